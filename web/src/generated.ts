@@ -167,6 +167,7 @@ export interface Band {
 export interface Bands {
   evidence: "nothing" | "architecture" | "accelerator" | "engine";
   rests_on: string;
+  load: string;
   ttft_ms: Span;
   tpot_ms: Span;
   e2el_ms: Span;
@@ -581,6 +582,12 @@ export interface FailureUse {
   availability: number;
 }
 
+export interface FirstWave {
+  completed: number;
+  good: number | null;
+  mean_ttft_ms: number;
+}
+
 export interface FleetUse {
   accelerators: number;
   prefill: PoolUse | null;
@@ -850,6 +857,8 @@ export interface OracleHits {
 export interface OverTime {
   interval_s: number;
   startup_s: number;
+  confidence: number;
+  slower: number;
   accelerators_each: number;
   peak_accelerators: number;
   mean_accelerators: number;
@@ -989,6 +998,7 @@ export interface Point {
   fleet: FleetUse;
   load: OfferedLoad;
   adapters?: AdapterUse;
+  first_wave?: FirstWave;
   classes?: ClassResults[];
   sessions: RecordedSessions | null;
   bands: Bands | null;
@@ -1126,6 +1136,7 @@ export interface ScalingUse {
 
 export interface ScheduleInterval {
   from_s: number;
+  to_s: number;
   requests: number;
   alone: number | null;
   replicas: number;
@@ -1212,6 +1223,7 @@ export interface SimulationDocument {
   fleet: FleetUse;
   load: OfferedLoad;
   adapters?: AdapterUse;
+  first_wave?: FirstWave;
   classes?: ClassResults[];
   sessions: RecordedSessions | null;
   bands: Bands | null;

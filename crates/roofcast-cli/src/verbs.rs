@@ -140,7 +140,8 @@ pub(crate) fn bands(b: &Bands) -> String {
     let rate = b.output_tok_s.map(|s| format!("; {} tok/s", range("output", &s))).unwrap_or_default();
     let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
     let times = times.map(|(name, s)| range(name, &s)).join(", ");
-    format!("{times} ms{rate} (based on {})", b.rests_on)
+    let load = if b.load == "open_loop" { "rates" } else { "users" };
+    format!("{times} ms{rate} (based on {}; errors under loads of {load})", b.rests_on)
 }
 
 /// The bands of a forecast in one line, as factors on the means.

@@ -14,6 +14,9 @@ pub struct Bands {
     pub(crate) evidence: Evidence,
     /// Sentence that names the measurements behind the forecast.
     pub rests_on: String,
+    /// Class of the measured loads whose errors the bands have: `open_loop` for requests at a rate, `closed_loop` for
+    /// users, and for a rate where no rates were measured.
+    pub load: &'static str,
     /// Mean time to first token, in ms.
     pub ttft_ms: Span,
     /// Mean time per output token, in ms.
@@ -80,6 +83,7 @@ impl Bands {
         Bands {
             evidence: self.evidence.min(others.evidence),
             rests_on: format!("{}; beside: {}", self.rests_on, others.rests_on),
+            load: self.load,
             ttft_ms: both(self.ttft_ms, others.ttft_ms),
             tpot_ms: both(self.tpot_ms, others.tpot_ms),
             e2el_ms: both(self.e2el_ms, others.e2el_ms),
@@ -89,7 +93,8 @@ impl Bands {
 
     fn around(means: &ForecastMeans, band: &Band, rests_on: &str) -> Bands {
         let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
-        let factors = band.factors(if means.open_loop { Load::Open } else { Load::Closed });
+        let open = means.open_loop && band.open_loop.is_some();
+        let factors = band.factors(if open { Load::Open } else { Load::Closed });
         let mut tpot_ms = span(means.tpot_ms, factors.tpot);
         // The mean TPOT of a run may be below the limit of its mean step, and the band must contain it.
         let least = means.limit_tpot_ms.min(means.tpot_ms);
@@ -97,6 +102,7 @@ impl Bands {
         Bands {
             evidence: band.evidence,
             rests_on: rests_on.to_owned(),
+            load: if open { "open_loop" } else { "closed_loop" },
             ttft_ms: span(means.ttft_ms, factors.ttft),
             tpot_ms,
             e2el_ms: span(means.e2el_ms, factors.e2e),
@@ -132,6 +138,8 @@ mod tests {
         let bands = Bands::around(&means, &band, "vllm on h100-sxm");
         // 40 · (0.5, 2); 8 · 0.75 = 6 is below the limit of 7, 8 · 1.25 = 10; 200 · (0.9, 1.5); 50 · (0.8, 1.1).
         assert_eq!(bands.ttft_ms.range, [20.0, 80.0]);
+        // The band has no factors of open loops.
+        assert_eq!(bands.load, "closed_loop");
         assert_eq!((bands.tpot_ms.range, bands.tpot_ms.factors), ([7.0, 10.0], [0.75, 1.25]));
         assert_eq!(bands.e2el_ms.range, [180.0, 300.0]);
         let rate = bands.output_tok_s.unwrap().range;

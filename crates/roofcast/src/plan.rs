@@ -38,6 +38,7 @@ pub use answer::{
     Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, SmallestCount, Times, WhatIf,
 };
 pub use bounded::{Bounded, against};
+pub use chance::step_band;
 pub use current::{Alternative, Current, current};
 pub use curves::{Curve, CurvePoint, Curves, curves};
 pub use feasibility::{Miss, SearchStage};
@@ -175,7 +176,12 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     let open = found.open(least).filter(|_| interrupted);
     let served =
         priced.first().map(|(index, _)| served(found, &found.candidates[*index])).unwrap_or_default();
-    let launch = |pool: &Served| launches(pool.deployment, pool.model, pool.role, pool.replicas);
+    // Settings of one engine are proven for that engine alone.
+    let launch = |pool: &Served| {
+        let own = pool.deployment.engine.kind().name();
+        let all = launches(pool.deployment, pool.model, pool.role, pool.replicas);
+        all.into_iter().filter(move |launch| launch.engine == own)
+    };
     let shapes = || found.judge.fitted.iter().flatten().map(|fitted| &fitted.forecaster.deployment);
     let weights: Vec<String> = shapes().map(|d| d.weights.clone()).collect();
     let kv: Vec<String> = shapes().map(|d| d.kv.name.to_owned()).collect();

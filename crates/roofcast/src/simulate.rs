@@ -14,6 +14,7 @@ use crate::accelerator::Watts;
 use crate::bands::Bands;
 use crate::carbon::{Carbon, Grid};
 use crate::error::{Error, Result};
+pub use crate::fleet::results::FirstWave;
 pub(crate) use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Admission, Fleet, KvEvents, Oracle, QueueOrder};
@@ -90,6 +91,9 @@ pub struct Simulation {
     /// Use of LoRA adapters; `None` if none are served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapters: Option<AdapterUse>,
+    /// Results of the first request of each user, if all users of a closed loop begin at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_wave: Option<FirstWave>,
     /// Results of each class of requests; empty without classes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<ClassResults>,
@@ -368,9 +372,12 @@ pub fn simulate_while(
     let engine = &forecaster.deployment.engine;
     let ranking = QueueOrder::new(engine, workload.seed);
     // With a bound on concurrency a client waits for answers, so that it does not send at the offered rate.
-    let paced = workload.arrivals.rate().filter(|_| workload.max_concurrency.is_none());
-    let open = paced.map(|_| traffic.total());
+    let conversations = workload.arrivals.conversations();
+    let paced = workload.arrivals.rate().is_some() || conversations.is_some();
+    let open = (paced && workload.max_concurrency.is_none()).then(|| traffic.total());
     let mut results = Results::new(spec.slo, options.records, open).judged_from(workload.arrivals.ramped());
+    results = results.of_conversations(conversations);
+    results = results.with_first_wave(workload.arrivals.first_wave(traffic.total()));
     results = results.by_class(workload.classes.iter().map(|class| class.slo));
     if options.end_when_missed {
         results = results.ending_when_missed(traffic.total());

@@ -24,6 +24,7 @@ mod words;
 
 pub use adapters::Adapters;
 pub use arrivals::Arrivals;
+pub(crate) use arrivals::Conversations;
 pub use class::Class;
 pub(crate) use empirical::LengthSource;
 pub use length::{Length, LengthKind};

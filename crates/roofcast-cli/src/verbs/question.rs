@@ -24,11 +24,30 @@ pub(super) fn arrivals(workload: &Workload) -> String {
         Arrivals::ClosedLoop { concurrency, .. } => {
             format!("{} requests always in flight", grouped(*concurrency))
         }
-        Arrivals::Sessions { .. } => "conversations".to_owned(),
+        Arrivals::Sessions { rate: Some(rate), .. } => format!("{} conversations/s", significant(*rate)),
+        Arrivals::Sessions { concurrency, .. } => {
+            format!("{} conversations at a time", grouped(concurrency.unwrap_or(0)))
+        }
         arrivals => match arrivals.rate() {
             Some(rate) => format!("{} requests/s", significant(rate)),
             None => "requests as they were recorded".to_owned(),
         },
+    }
+}
+
+/// The start of the users of a closed loop in words; `None` for other arrivals and a single user.
+pub(super) fn users(workload: &Workload) -> Option<String> {
+    match &workload.arrivals {
+        Arrivals::ClosedLoop { concurrency: 2.., ramp_s, .. } => {
+            Some(match ramp_s.filter(|seconds| *seconds > 0.0) {
+                Some(seconds) => format!(
+                    "begin one after another over {} s; requests sent until then are not judged",
+                    significant(seconds)
+                ),
+                None => "all begin at once, as in a benchmark".to_owned(),
+            })
+        }
+        _ => None,
     }
 }
 

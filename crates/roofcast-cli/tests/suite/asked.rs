@@ -39,6 +39,37 @@ fn a_plan_of_decodes_alone_needs_no_bound_on_the_first_token() {
     assert!(bounds[0]["metric"] == "TPOT" && bounds[0]["ms"].as_f64().unwrap() <= 15.0, "{bounds:?}");
 }
 
+/// 32 users with requests of one length stay in step where all begin at once, and wait longer than users who begin one
+/// after another: the run says so, and begins them as a plan does by the flag that it names. The plan names the other
+/// start.
+#[test]
+fn a_run_and_a_plan_say_how_users_begin() {
+    let load =
+        "--model llama-3.1-8b --users 32 --input-len 2000 --output-len 100 --ttft-p99 2s --tpot-p99 60ms";
+    let base = format!("simulate {load} --hardware h100-sxm --tp 1 --requests 640");
+    let (burst, _) = json(&base);
+    assert_eq!(burst["first_wave"]["completed"], 32);
+    let said = roofcast(&base).out;
+    // 2 s for the first token and 100 tokens of 60 ms each are 8 s.
+    let flag = "all begin at once, as in a benchmark (of a plan one after another: --ramp-s 8.00)";
+    assert!(said.contains(flag) && said.contains("first wave   32 requests: TTFT"), "{said}");
+    let (ramped, _) = json(&format!("{base} --ramp-s 8"));
+    assert!(ramped["first_wave"].is_null() && ramped["completed"] == 640, "{ramped}");
+    let ttft = |answer: &serde_json::Value| answer["mean_ttft_ms"].as_f64().unwrap();
+    assert!(ttft(&ramped) < 0.5 * ttft(&burst), "{} {}", ttft(&ramped), ttft(&burst));
+    let plan = format!(
+        "plan {load} --hardware h100-sxm --max-accelerators 1 --confidence 0 --set \
+         search.max_num_batched_tokens=[8192] --set search.requests=640"
+    );
+    let (answer, _) = json(&plan);
+    assert_eq!(answer["best"]["spec"]["workload"]["arrivals"]["ramp_s"], 8.0);
+    let last = answer["what_if"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["change"], "all users begin at once");
+    let said = roofcast(&plan).out;
+    let start = "begin one after another over 8.00 s; requests sent until then are not judged";
+    assert!(said.contains(start), "{said}");
+}
+
 /// The verdict follows the band of the answer itself, and the rest of the answer is unchanged by the measurement.
 #[test]
 fn a_measured_server_stands_beside_forecast_and_limit() {
@@ -91,7 +122,16 @@ fn the_largest_value_that_keeps_the_slo_is_found() {
     assert!(because.starts_with("TPOT p99") && because.ends_with("ms are allowed"), "{because}");
     // The printed figure is above the bound even after rounding.
     assert!(numbers[0] > numbers[1] && numbers[1] == 20.0, "{because}");
+    // Slower steps than forecast serve fewer users within the SLO, faster ones more.
+    let [low, high] = ["low", "high"].map(|end| found["interval"][end].as_f64().unwrap());
+    let [fast, slow] = [0, 1].map(|end| found["interval"]["step_factors"][end].as_f64().unwrap());
+    assert!(fast < 1.0 && slow > 1.0 && low < best as f64 && high > best as f64, "{found}");
     let said = roofcast(&format!("{ask} --find users=1..256"));
+    assert!(
+        said.out.contains(&format!("80 % interval: {low} to {high}, with step times of x")),
+        "{}",
+        said.out
+    );
     let sentence = format!("The most users that keep the SLO: {best}; {missed} misses it: TPOT p99");
     assert!(said.out.contains(&sentence), "{}", said.out);
 }
@@ -146,7 +186,8 @@ fn a_plan_says_what_an_ideal_autoscaler_runs() {
     for part in [
         "ideal autoscaling: replicas of 1 l40s",
         "0 s",
-        "20.00 s",
+        // The last arrival, at 10 + 299 / 30 s.
+        "19.97 s",
         "accelerators at the peak",
         "A real autoscaler",
     ] {

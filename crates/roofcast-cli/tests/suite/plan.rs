@@ -95,10 +95,13 @@ fn what_starts_and_checks_the_best_is_written() {
     assert_eq!(done.code, 0, "{}", done.err);
     let text = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
     assert!(text("vllm.sh").contains("vllm serve meta-llama/Llama-3.1-8B-Instruct"));
-    assert!(text("sglang.sh").contains("# replica: start 1 of it\n"));
-    assert!(text("sglang.sh").contains("sglang.launch_server"));
-    // llama.cpp serves no checkpoint of 16 bits, so there is no command for it.
-    assert!(!out.join("llama.cpp.sh").exists());
+    assert!(text("vllm.sh").contains("# replica: start 1 of it\n"));
+    // Settings are proven for the plan's engine alone.
+    for other in ["sglang.sh", "tensorrt-llm.sh", "llama.cpp.sh"] {
+        assert!(!out.join(other).exists(), "{other}");
+    }
+    let sglang = roofcast(&format!("plan {spec} --engine sglang --confidence 0")).out;
+    assert!(sglang.contains("sglang.launch_server") && !sglang.contains("vllm serve"), "{sglang}");
     assert!(text("kubernetes.yaml").contains("nvidia.com/gpu: \"1\""));
     assert!(text("llm-d.yaml").contains("modelCommand: vllmServe"));
     assert!(text("dynamo.yaml").contains("kind: DynamoGraphDeployment"));

@@ -285,6 +285,9 @@ class LoadFlags(DeploymentFlags, total=False):
     """Turns of a conversation: each prompt is all that was said, and input_len new tokens"""
     think_s: float | None
     """Mean seconds between an answer and the user's next request [default: 0]"""
+    ramp_s: float | None
+    """Seconds over which users begin, one after another; requests sent until then are not judged [default: 0, all at
+    once; of plan and --find the time of a request at its slowest within the SLO]"""
     turn_round_s: float | None
     """Seconds from a request's last step until the same user's next request is at the server, thinking aside [default:
     0.001]"""
@@ -644,6 +647,9 @@ class PlanFlags(TypedDict, total=False):
     """Turns of a conversation: each prompt is all that was said, and input_len new tokens"""
     think_s: float | None
     """Mean seconds between an answer and the user's next request [default: 0]"""
+    ramp_s: float | None
+    """Seconds over which users begin, one after another; requests sent until then are not judged [default: 0, all at
+    once; of plan and --find the time of a request at its slowest within the SLO]"""
     turn_round_s: float | None
     """Seconds from a request's last step until the same user's next request is at the server, thinking aside [default:
     0.001]"""

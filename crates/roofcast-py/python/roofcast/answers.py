@@ -168,6 +168,10 @@ class Bands(Part):
     rests_on: str
     """Sentence that names the measurements behind the forecast."""
 
+    load: str
+    """Class of the measured loads whose errors the bands have: ``open_loop`` for requests at a rate, ``closed_loop``
+    for users, and for a rate where no rates were measured."""
+
     ttft_ms: Span
     """Mean time to first token, in ms."""
 
@@ -1092,6 +1096,20 @@ class FailureUse(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class FirstWave(Part):
+    """Results of the first request of each user, if all users begin at once."""
+
+    completed: int
+    """Number of these requests that were completed."""
+
+    good: int | None
+    """Number of these requests that met the SLO; ``None`` without an SLO."""
+
+    mean_ttft_ms: float
+    """Mean time to first token in milliseconds."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class FleetUse(Part):
     """The replicas of a run, by pool."""
 
@@ -1135,6 +1153,24 @@ class FlopsPerDollar(Part):
 
     flops_per_dollar: float
     """Peak FLOP/s × 3600 / price."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class FoundInterval(Part):
+    """80 % interval of the largest value that meets the SLO: the largest values at the ends of the band of step
+    times."""
+
+    step_factors: tuple[float, float]
+    """10th and 90th percentile of measured over forecast step times."""
+
+    low: float | None
+    """The largest value with the slowest steps of the band; ``None`` if no value meets the SLO."""
+
+    high: float | None
+    """The largest value with the fastest steps of the band; ``None`` if no value meets the SLO."""
+
+    at_least: bool
+    """True if ``high`` is the upper end of the range, so that larger values may meet the SLO as well."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -1587,7 +1623,8 @@ class OfferedLoad(Part):
     """Verdict on overload: did more requests arrive than could be served?"""
 
     offered_per_s: float | None
-    """Arrival rate in requests per second; ``None`` in a closed loop."""
+    """Arrival rate in requests per second; ``None`` in a closed loop. Of conversations the rate at which turns are
+    sent, under overload the rate at which they would be if none waited."""
 
     overloaded: bool
     """True if the queue or the number of requests in flight grew for as long as requests arrived."""
@@ -1669,6 +1706,12 @@ class OverTime(Part):
 
     startup_s: float
     """Seconds from the start of a replica until it accepts requests."""
+
+    confidence: float
+    """Probability with which step times are at most ``slower`` times the forecast, as the plan requires it."""
+
+    slower: float
+    """Factor on the forecast's step times in all simulations of the schedule."""
 
     accelerators_each: int
     """Number of accelerators of one replica."""
@@ -1954,6 +1997,9 @@ class Point(Part):
     adapters: AdapterUse | None = None
     """Use of LoRA adapters; absent if none are served."""
 
+    first_wave: FirstWave | None = None
+    """Results of the first request of each user, if all users of a closed loop begin at once."""
+
     classes: list[ClassResults] | None = None
     """Results of each class of requests; empty without classes."""
 
@@ -2215,6 +2261,9 @@ class ScheduleInterval(Part):
 
     from_s: float
     """Start of the interval in seconds."""
+
+    to_s: float
+    """End of the interval in seconds; of the last interval the time of the last arrival."""
 
     requests: int
     """Number of requests that arrive in the interval."""
@@ -3173,6 +3222,9 @@ class Simulation(Document):
     adapters: AdapterUse | None = None
     """Use of LoRA adapters; absent if none are served."""
 
+    first_wave: FirstWave | None = None
+    """Results of the first request of each user, if all users of a closed loop begin at once."""
+
     classes: list[ClassResults] | None = None
     """Results of each class of requests; empty without classes."""
 
@@ -3260,6 +3312,9 @@ class Found(Document):
 
     points: list[FoundPoint]
     """Values in the order in which they were tried."""
+
+    interval: FoundInterval | None = None
+    """80 % interval of ``best``; absent at the limit."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -3356,7 +3411,7 @@ class Plan(Document):
     """Results of the deployments that the user asked about by name."""
 
     launch: list[Launch]
-    """Commands that start the best deployment, for each pool and each engine."""
+    """Commands that start the best deployment with its engine, one for each pool."""
 
     manifests: list[Manifest]
     """Manifests that start the best deployment on clusters."""

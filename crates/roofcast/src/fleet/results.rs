@@ -1,5 +1,7 @@
 //! Results of a run as clients see them: request by request, or aggregated in bounded memory.
 
+mod first_wave;
+
 use crate::arrival::Arrival;
 use crate::arrival::Departure;
 use crate::clock::Ticks;
@@ -9,13 +11,15 @@ use crate::spec::{Metric, Slo, SloBound};
 use crate::summary::{RunSummary, Statistics};
 use crate::tally::distribution::Distribution;
 use crate::units::Picoseconds;
-use crate::workload::Request;
+use crate::workload::{Conversations, Request};
+pub use first_wave::FirstWave;
 
 /// Verdict on overload: did more requests arrive than could be served?
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OfferedLoad {
-    /// Arrival rate in requests per second; `None` in a closed loop.
+    /// Arrival rate in requests per second; `None` in a closed loop. Of conversations the rate at which turns are sent,
+    /// under overload the rate at which they would be if none waited.
     pub offered_per_s: Option<f64>,
     /// True if the queue or the number of requests in flight grew for as long as requests arrived.
     pub overloaded: bool,
@@ -137,6 +141,8 @@ pub struct Results {
     tpot: Sample,
     e2el: Sample,
     flow: Flow,
+    /// The first request of each user of a closed loop.
+    wave: first_wave::Counts,
     /// Total time of completed requests from first to last token, in ticks.
     decoding: u128,
     first: Option<Ticks>,
@@ -145,6 +151,8 @@ pub struct Results {
     last: Ticks,
     /// Number of requests that have yet to arrive; `None` if arrival times depend on answers.
     open: Option<u64>,
+    /// Conversations whose turns the requests are; `None` for requests that arrive by themselves.
+    conversations: Option<Conversations>,
     /// For the second and the last quarter of requests: their number, sum of arrival times, and sum of waits.
     quarters: [(u64, u128, u128); 2],
     /// Results of each class of requests; empty without classes.
@@ -181,6 +189,16 @@ impl Results {
     /// Returns the results with requests that were sent before `from` excluded from judgement.
     pub(crate) fn judged_from(self, from: Picoseconds) -> Results {
         Results { judged_from: from.into(), ..self }
+    }
+
+    /// Returns the results with the first `users` requests counted apart as well.
+    pub(crate) fn with_first_wave(self, users: u64) -> Results {
+        Results { wave: first_wave::Counts::of(users), ..self }
+    }
+
+    /// Returns the results of requests that are turns of `conversations`.
+    pub(crate) fn of_conversations(self, conversations: Option<Conversations>) -> Results {
+        Results { conversations, ..self }
     }
 
     /// Returns the results with classes of requests, each judged by one of `slos`.
@@ -295,7 +313,9 @@ impl Results {
         // A request of one token has no TPOT and therefore meets every bound of it.
         // Gaps between tokens are counted by the engine, over all requests.
         let times = [ttft, tpot.unwrap_or_default(), e2el, Ticks::ZERO];
-        self.good += u64::from(times.iter().zip(self.most).all(|(time, most)| *time <= most));
+        let good = times.iter().zip(self.most).all(|(time, most)| *time <= most);
+        self.good += u64::from(good);
+        self.wave.add(arrival.number, ttft, good);
         for watched in &mut self.watched {
             watched.beyond += u64::from(times[watched.bound.metric as usize] > watched.most);
         }
@@ -329,23 +349,26 @@ impl Results {
     /// The verdict on overload, from either of two signs: requests in flight that grow for as long as requests arrive
     /// ([`Flow`]), or waits that grow. If λ requests arrive and μ < λ are served each second, a request that arrives
     /// one second later waits λ/μ − 1 seconds longer; the growth between the second and the last quarter of the
-    /// requests gives μ if the requests in flight do not.
+    /// requests gives μ if the requests in flight do not. The decodes and thinking of all turns of a conversation take
+    /// the place of a request's decode.
     pub(crate) fn load(&self) -> OfferedLoad {
         let first = self.first.unwrap_or_default();
         let span = (self.last - first).seconds();
         let Some(total) = self.open.filter(|n| *n > 1 && span > 0.0) else { return OfferedLoad::default() };
         let offered = (total - 1) as f64 / span;
         let decode_s = Ticks(self.decoding / u128::from(self.completed.max(1))).seconds();
-        let trend = self.flow.trend(first, self.last, decode_s);
+        let lasting_s = self.conversations.map_or(decode_s, |c| c.turns * (decode_s + c.think_s));
+        let trend = self.flow.trend(first, self.last, lasting_s);
         let wait = self.growing_wait();
         let stable_per_s = match (trend, wait) {
             (Trend::Growing(per_s), _) => Some((offered - per_s).max(0.0)),
             (_, Some(growth)) => Some(offered / (1.0 + growth)),
             _ => None,
         };
-        let long_enough = (decode_s * offered * flow::DECODES).ceil() as u64;
+        let long_enough = (lasting_s * offered * flow::DECODES).ceil() as u64;
+        let asked = self.conversations.filter(|_| stable_per_s.is_some()).map_or(0.0, |c| c.per_s * c.turns);
         OfferedLoad {
-            offered_per_s: Some(offered),
+            offered_per_s: Some(offered.max(asked)),
             overloaded: stable_per_s.is_some(),
             stable_per_s,
             too_short_below: (trend == Trend::Short && wait.is_none()).then_some(long_enough.max(total + 1)),
@@ -359,6 +382,11 @@ impl Results {
         let (waited, waits) = (mean(wait2, n2), mean(wait4, n4));
         let growth = (waits - waited) / (mean(at4, n4) - mean(at2, n2)).max(1.0);
         (n2 > 0 && n4 > 0 && growth > 0.02 && waits > 1.5 * waited).then_some(growth)
+    }
+
+    /// Results of the first wave; `None` without one.
+    pub(crate) fn first_wave(&self) -> Option<FirstWave> {
+        self.wave.results(self.slo.is_bounded())
     }
 
     /// Latencies of completed requests, by name of the metric.

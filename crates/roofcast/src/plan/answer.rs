@@ -81,7 +81,7 @@ pub struct Plan {
     pub over_time: Option<OverTime>,
     /// Results of the deployments that the user asked about by name.
     pub why: Vec<Near>,
-    /// Commands that start the best deployment, for each pool and each engine.
+    /// Commands that start the best deployment with its engine, one for each pool.
     pub launch: Vec<Launch>,
     /// Manifests that start the best deployment on clusters.
     pub manifests: Vec<Manifest>,

@@ -95,6 +95,17 @@ impl Doubt {
         let middle = if fitted { 0.0 } else { step.middle };
         Some(Doubt { step: Factor { middle, ..step }, beyond })
     }
+
+    /// Factor on step times that measured step times do not exceed with probability `share`.
+    pub(super) fn step_at(&self, share: f64) -> f64 {
+        self.step.at(deviate(share))
+    }
+}
+
+/// 10th and 90th percentile of measured over forecast step times; `None` without bands.
+pub fn step_band(forecaster: &Forecaster) -> Option<[f64; 2]> {
+    let doubt = Doubt::of(forecaster, &Slo::default(), false)?;
+    Some([-Z90, Z90].map(|z| doubt.step.at(z)))
 }
 
 /// Results of a run whose step times are multiplied by one factor.

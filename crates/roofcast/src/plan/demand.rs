@@ -109,6 +109,18 @@ pub(super) fn users(workload: &Workload) -> Option<u64> {
     }
 }
 
+/// `workload` with users who all begin at once; `None` if they do already, for one user, and for other arrivals.
+pub(super) fn at_once(workload: &Workload) -> Option<Workload> {
+    let mut arrivals = workload.arrivals.clone();
+    match &mut arrivals {
+        Arrivals::ClosedLoop { concurrency: 2.., ramp_s, .. } if ramp_s.is_some_and(|s| s > 0.0) => {
+            *ramp_s = Some(0.0);
+            Some(Workload { arrivals, ..workload.clone() })
+        }
+        _ => None,
+    }
+}
+
 /// `workload` with `factor` times the rate or the users; `None` if its pace is not one number.
 pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
     let arrivals = match &workload.arrivals {

@@ -4,7 +4,7 @@
 //! other deployments.
 
 use super::answer::{Choice, Plan, WhatIf, told};
-use super::demand::{longer, scaled, users};
+use super::demand::{at_once, longer, scaled, users};
 use super::feasibility::Miss;
 use super::proof::GOODPUT;
 use super::proof::{Trial, missed};
@@ -124,6 +124,8 @@ fn changes(found: &mut Search, best: &Choice) -> Result<Vec<WhatIf>> {
     all.extend(changed(found, &candidate, "prompts twice as long", twice, true)?);
     let more = workload.as_ref().and_then(|workload| scaled(workload, 1.5));
     all.extend(changed(found, &candidate, "1.5 times the traffic", more, true)?);
+    let burst = workload.as_ref().and_then(at_once);
+    all.extend(changed(found, &candidate, "all users begin at once", burst, false)?);
     Ok(all)
 }
 

@@ -3,10 +3,12 @@
 //! Knows: arrivals are divided into equal intervals. Simulations find the fewest replicas that serve the requests of
 //! one interval alone within the SLO. Then the whole load is simulated with these numbers as the fleet's schedule, so
 //! that requests in flight carry over, and each interval whose requests miss the SLO gets one replica more, until all
-//! meet it. The autoscaler is ideal: arrivals are known in advance, and a replica is ready exactly when its interval
+//! meet it. Step times are those that the required probability demands: the quantile of measured over forecast, and
+//! never faster than forecast. The autoscaler is ideal: arrivals are known in advance, and a replica is ready exactly when its interval
 //! begins and stops as soon as its last request is answered. Knows nothing about other deployments.
 
 use super::bounded::{Bounded, against};
+use super::chance::Doubt;
 use super::feasibility::deployment;
 use super::proof::{Trial, missed};
 use super::search::Search;
@@ -33,6 +35,10 @@ pub struct OverTime {
     pub interval_s: f64,
     /// Seconds from the start of a replica until it accepts requests.
     pub startup_s: f64,
+    /// Probability with which step times are at most `slower` times the forecast, as the plan requires it.
+    pub confidence: f64,
+    /// Factor on the forecast's step times in all simulations of the schedule.
+    pub slower: f64,
     /// Number of accelerators of one replica.
     pub accelerators_each: u64,
     /// Most accelerators that accept requests at one time.
@@ -57,6 +63,8 @@ pub struct OverTime {
 pub struct ScheduleInterval {
     /// Start of the interval in seconds.
     pub from_s: f64,
+    /// End of the interval in seconds; of the last interval the time of the last arrival.
+    pub to_s: f64,
     /// Number of requests that arrive in the interval.
     pub requests: u64,
     /// Fewest replicas that serve the interval's requests alone within the SLO; 0 without requests, `None` if the most
@@ -75,6 +83,31 @@ pub struct ScheduleInterval {
 pub(super) struct ScheduleQuestion {
     interval_s: f64,
     startup_s: f64,
+}
+
+/// A candidate whose step times are `slower` times the forecast.
+#[derive(Debug, Clone, Copy)]
+struct Slowed {
+    candidate: Candidate,
+    slower: f64,
+}
+
+impl Slowed {
+    /// The candidate with the step times that the required probability demands.
+    fn of(found: &Search, candidate: Candidate) -> Result<Slowed> {
+        let forecaster = found.trial(&candidate, found.base)?.forecaster;
+        let doubt = Doubt::of(&forecaster, &found.base.slo, found.judge.slower != 1.0);
+        let slower = doubt.map_or(1.0, |doubt| doubt.step_at(found.confidence)).max(1.0);
+        Ok(Slowed { candidate, slower })
+    }
+
+    /// The simulation of the candidate with `replicas` replicas under the workload of `base`.
+    fn trial(self, found: &Search, replicas: u64, base: &Spec) -> Result<Trial> {
+        let serving = CandidatePool { replicas, ..self.candidate.serving };
+        let mut trial = found.trial(&Candidate { serving, ..self.candidate }, base)?;
+        trial.forecaster = trial.forecaster.slowed(self.slower);
+        Ok(trial)
+    }
 }
 
 /// Reads `search.interval_s` and `search.startup_s`; `None` if the interval is not set.
@@ -141,26 +174,27 @@ pub(super) fn over_time(
     asked: ScheduleQuestion,
 ) -> Result<Option<OverTime>> {
     let candidate = found.candidates[index];
+    let slowed = Slowed::of(found, candidate)?;
     let Some(workload) = found.base.workload.clone() else { return Ok(None) };
     let intervals = cut(&workload, asked.interval_s)?;
     let same =
         |c: &&Candidate| c.serving.shape == candidate.serving.shape && c.prefill.or(c.beside).is_none();
     let most = found.candidates.iter().filter(same).map(|c| c.serving.replicas).max().unwrap_or(1);
-    let Some(alone) = fewest(found, &candidate, &workload, (&intervals, asked.interval_s), most)? else {
+    let Some(alone) = fewest(found, slowed, &workload, (&intervals, asked.interval_s), most)? else {
         return Ok(None);
     };
     let start = |alone: &Option<u64>| alone.unwrap_or(most).max(1);
     let mut replicas: Vec<u64> = alone.iter().map(start).collect();
     let whole = workload.replayed(intervals.iter().flatten().cloned().collect());
     for round in 1..=ROUNDS {
-        let Some(run) = scheduled(found, &candidate, &whole, &replicas, asked)? else { return Ok(None) };
+        let Some(run) = scheduled(found, slowed, &whole, &replicas, asked)? else { return Ok(None) };
         let judged = judged(&run.records, &found.base.slo, asked.interval_s, intervals.len());
         let raised = |(n, summary): (&u64, &RunSummary)| {
             if kept(summary, &found.base.slo) { *n } else { (*n + 1).min(most) }
         };
         let more: Vec<u64> = replicas.iter().zip(&judged).map(raised).collect();
         if more == replicas || round == ROUNDS {
-            return Ok(Some(answer(found, &candidate, &run, (&alone, &replicas, &judged), asked)));
+            return Ok(Some(answer(found, slowed, &run, (&alone, &replicas, &judged), asked)));
         }
         replicas = more;
     }
@@ -171,7 +205,7 @@ pub(super) fn over_time(
 /// bisection of all intervals together. `None` if the search was stopped.
 fn fewest(
     found: &mut Search,
-    candidate: &Candidate,
+    slowed: Slowed,
     workload: &Workload,
     (intervals, interval_s): (&[Vec<Request>], f64),
     most: u64,
@@ -194,8 +228,7 @@ fn fewest(
         }
         let trial = |at: &usize| {
             let replicas = open[*at].0.midpoint(open[*at].1);
-            let serving = CandidatePool { replicas, ..candidate.serving };
-            found.trial(&Candidate { serving, ..*candidate }, &specs[*at])
+            slowed.trial(found, replicas, &specs[*at])
         };
         let trials = asked.iter().map(trial).collect::<Result<Vec<Trial>>>()?;
         let slo = found.base.slo;
@@ -211,18 +244,18 @@ fn fewest(
 /// The run of all requests with these numbers of replicas over time; `None` if the search was stopped.
 fn scheduled(
     found: &mut Search,
-    candidate: &Candidate,
+    slowed: Slowed,
     whole: &Workload,
     replicas: &[u64],
     asked: ScheduleQuestion,
 ) -> Result<Option<Simulation>> {
     let base = Spec { workload: Some(whole.clone()), ..found.base.clone() };
-    let trial = found.trial(candidate, &base)?;
+    let trial = slowed.trial(found, slowed.candidate.serving.replicas, &base)?;
     let mut spec = trial.spec;
     spec.parallelism.replicas = None;
     let ScheduleQuestion { interval_s, startup_s } = asked;
     spec.fleet.schedule = Some(ScheduleSpec { interval_s, startup_s, replicas: replicas.to_vec() });
-    let shape = &found.judge.space.shapes[candidate.serving.shape];
+    let shape = &found.judge.space.shapes[slowed.candidate.serving.shape];
     let one = deployment(&spec, &trial.forecaster.deployment.model, &shape.chip)?;
     let forecaster = trial.forecaster.reshaped(one);
     let options = RunOptions { leap: true, records: true, ..RunOptions::default() };
@@ -253,7 +286,7 @@ fn kept(summary: &RunSummary, slo: &Slo) -> bool {
 
 fn answer(
     found: &Search,
-    candidate: &Candidate,
+    Slowed { candidate, slower }: Slowed,
     run: &Simulation,
     (alone, replicas, judged): (&[Option<u64>], &[u64], &[RunSummary]),
     asked: ScheduleQuestion,
@@ -263,6 +296,7 @@ fn answer(
     let interval = |(number, ((alone, replicas), summary)): (usize, ((&Option<u64>, &u64), &RunSummary))| {
         ScheduleInterval {
             from_s: number as f64 * asked.interval_s,
+            to_s: (number + 1) as f64 * asked.interval_s,
             requests: summary.completed + summary.failed,
             alone: *alone,
             replicas: *replicas,
@@ -270,15 +304,22 @@ fn answer(
             bounds: against(summary, slo),
         }
     };
-    let intervals: Vec<ScheduleInterval> =
+    let mut intervals: Vec<ScheduleInterval> =
         alone.iter().zip(replicas).zip(judged).enumerate().map(interval).collect();
+    // The last interval goes on after the last arrival, without requests.
+    let last = run.records.iter().map(|record| record.sent.seconds()).fold(0.0, f64::max);
+    if let Some(interval) = intervals.last_mut().filter(|interval| last > interval.from_s) {
+        interval.to_s = last;
+    }
     let seconds = run.fleet.autoscale.map_or(0.0, |used| used.replica_seconds);
     let hours = |replica_seconds: f64| replica_seconds * each as f64 / 3600.0;
     let duration = run.summary.duration;
-    let per_hour = found.per_hour(candidate).map(|usd| usd / candidate.accelerators as f64);
+    let per_hour = found.per_hour(&candidate).map(|usd| usd / candidate.accelerators as f64);
     OverTime {
         interval_s: asked.interval_s,
         startup_s: asked.startup_s,
+        confidence: found.confidence,
+        slower,
         accelerators_each: each,
         peak_accelerators: replicas.iter().copied().max().unwrap_or(0) * each,
         mean_accelerators: seconds * each as f64 / duration.max(f64::MIN_POSITIVE),

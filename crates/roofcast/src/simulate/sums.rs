@@ -77,6 +77,7 @@ pub(super) fn report(
         expense: expense(provision, &summary, &times, used.autoscale),
         fleet: used,
         load,
+        first_wave: fleet.results.first_wave(),
         ended_early,
         summary,
         latencies: fleet.results.latencies(),

@@ -292,7 +292,7 @@ keys! {
     toml("workload.arrivals.every_s", Real, "seconds from burst to burst"),
     rare("workload.arrivals.turns", "turns", Whole, "turns of a conversation: each prompt is all that was said, and input_len new tokens"),
     rare("workload.arrivals.think_s", "think-s", Real, "mean seconds between an answer and the user's next request [default: 0]"),
-    toml("workload.arrivals.ramp_s", Real, "seconds over which users begin; what they send until then is not judged [default: 0; of a plan the time of a request at its slowest within the SLO]"),
+    rare("workload.arrivals.ramp_s", "ramp-s", Real, "seconds over which users begin, one after another; requests sent until then are not judged [default: 0, all at once; of plan and --find the time of a request at its slowest within the SLO]"),
     rare("workload.arrivals.turn_round_s", "turn-round-s", Real, "seconds from a request's last step until the same user's next request is at the server, thinking aside [default: 0.001]"),
     toml("workload.arrivals.path", Word, "recorded traffic"),
     toml("workload.arrivals.format", Word, "its format [default: seen from its first line]"),

@@ -92,6 +92,17 @@ pub enum Arrivals {
     },
 }
 
+/// Conversations that begin at a rate, whatever the number in progress.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Conversations {
+    /// Conversations that begin per second.
+    pub(crate) per_s: f64,
+    /// Mean number of turns.
+    pub(crate) turns: f64,
+    /// Mean seconds between an answer and the next turn.
+    pub(crate) think_s: f64,
+}
+
 impl Arrivals {
     /// Mean requests per second: of a ramp while it rises, of a trace over its duration. `None` for conversations, and
     /// if arrivals depend on answers or all come at once.
@@ -109,8 +120,28 @@ impl Arrivals {
         }
     }
 
+    /// Conversations that begin at a rate; `None` for other arrivals.
+    pub(crate) fn conversations(&self) -> Option<Conversations> {
+        let Arrivals::Sessions { rate: Some(per_s), turns, think_s, .. } = self else { return None };
+        let turns = turns.mean(super::empirical::LengthSide::Input);
+        Some(Conversations { per_s: *per_s, turns, think_s: think_s.unwrap_or(0.0) })
+    }
+
+    /// Number of users whose first requests, out of `total` requests, are all sent at the start; 0 if users begin one
+    /// after another, if every user has but one request, and for other arrivals.
+    pub(crate) fn first_wave(&self, total: u64) -> u64 {
+        match self {
+            Arrivals::ClosedLoop { concurrency, .. }
+                if self.ramped() == Picoseconds::ZERO && (2..total).contains(concurrency) =>
+            {
+                *concurrency
+            }
+            _ => 0,
+        }
+    }
+
     /// Time at which all users of a closed loop have begun.
-    pub(crate) fn ramped(&self) -> Picoseconds {
+    pub fn ramped(&self) -> Picoseconds {
         match self {
             Arrivals::ClosedLoop { ramp_s: Some(ramp), .. } => Picoseconds::from_seconds(*ramp),
             _ => Picoseconds::ZERO,

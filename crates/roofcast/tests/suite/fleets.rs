@@ -228,6 +228,25 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     assert!(message.to_string().contains(accepted), "{message}");
 }
 
+/// Conversations of two turns begin at 2 or 2000 a second. 2000 conversations of two turns ask for 4000 requests/s, more
+/// than one accelerator answers; the load of as many users as answers allow is never more than it answers.
+#[test]
+fn conversations_that_begin_too_fast_are_overload() {
+    let with = |arrivals: &str| {
+        let lengths = "requests = 600\ninput_len = 300\noutput_len = 20\n";
+        spec(&format!("[workload]\n{lengths}arrivals = {{ kind = \"sessions\", turns = 2, {arrivals} }}\n"))
+            .unwrap()
+            .load
+    };
+    let [calm, flood, users] = ["rate = 2", "rate = 2000", "concurrency = 64"].map(with);
+    assert!(!calm.overloaded && calm.too_short_below.is_none(), "{calm:?}");
+    // 2 conversations a second are 4 turns a second; their last turns end after the last begins.
+    assert!((calm.offered_per_s.unwrap() / 4.0 - 1.0).abs() < 0.1, "{calm:?}");
+    assert!(flood.overloaded && flood.offered_per_s == Some(4000.0), "{flood:?}");
+    assert!(flood.stable_per_s.unwrap() < 4000.0, "{flood:?}");
+    assert_eq!((users.overloaded, users.offered_per_s), (false, None));
+}
+
 /// A client sends far more requests than are served. With at most 4 in flight it behaves as 4 users; with a cap as high
 /// as the number of requests, as an open loop.
 #[test]

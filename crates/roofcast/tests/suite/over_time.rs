@@ -2,7 +2,7 @@
 
 use crate::support::model;
 use roofcast::catalog::Catalog;
-use roofcast::plan::{OverTime, Plan, PlanQuestion, plan};
+use roofcast::plan::{OverTime, Plan, PlanQuestion, plan, step_band};
 use roofcast::simulate::{RunOptions, simulate};
 use roofcast::{Deployment, Error, Forecaster, Spec, deployment};
 use std::fmt::Write as _;
@@ -60,6 +60,43 @@ fn replicas_follow_the_load_and_the_whole_keeps_the_slo() {
     let hours = replicas.iter().sum::<u64>() as f64 * 60.0 / 3600.0;
     assert!(found.accelerator_hours > 0.95 * hours && found.accelerator_hours < 1.1 * hours, "{found:?}");
     assert!(found.accelerator_hours < found.constant_accelerator_hours);
+}
+
+/// At the default confidence of 80 % steps take the 80th percentile of measured over forecast times. Its normal deviate
+/// is 0.8416, that of the band's 90th percentile 1.2816. The quiet minutes keep their replica, the busy one does not.
+#[test]
+fn a_schedule_has_the_confidence_of_the_plan() {
+    let trace = minutes(&[1, 16]);
+    let sure = planned(&trace, "interval_s = 60\nmax_accelerators = 32").unwrap();
+    let replicas = |found: &OverTime| found.intervals.iter().map(|i| i.replicas).collect::<Vec<_>>();
+    let likely = "interval_s = 60\nmax_accelerators = 32";
+    let text = "slo = { ttft_p99_ms = 1000, tpot_p99_ms = 40 }\n[search]\naccelerators = [\"l40s\"]\ntp = [1]\n\
+                max_num_batched_tokens = [8192]\n";
+    let spec = spec(&trace, &format!("{text}{likely}\n"));
+    let found = plan(&spec, &model(LLAMA), Catalog::embedded().unwrap(), &PlanQuestion::default()).unwrap();
+    let (asked, sure) = (found.over_time.unwrap(), sure.over_time.unwrap());
+    assert_eq!((sure.slower, sure.confidence, asked.confidence), (1.0, 0.0, 0.8));
+    let chip = Arc::new(Catalog::embedded().unwrap().accelerator("l40s").unwrap().clone());
+    let deployment =
+        Deployment::resolve(model(LLAMA), chip, &deployment::DeploymentOptions::of(&spec)).unwrap();
+    let [fast, slow] = step_band(&Forecaster::embedded(deployment).unwrap()).unwrap().map(f64::ln);
+    let slower = (fast.midpoint(slow) + 0.8416 / 1.2816 * (slow - fast) / 2.0).exp();
+    assert!((asked.slower - slower).abs() < 1e-3, "{} {slower}", asked.slower);
+    assert!(
+        replicas(&asked)[1] > replicas(&sure)[1] && asked.meets,
+        "{:?} {:?}",
+        replicas(&asked),
+        replicas(&sure)
+    );
+}
+
+/// The last minute of a trace has requests for its first 15 s alone.
+#[test]
+fn the_last_interval_ends_with_the_arrivals() {
+    let rows = (0..75).map(|n| format!("{n},1000,100\n")).collect::<String>();
+    let found = over_time(&format!("arrival_s,input_len,output_len\n{rows}"), "interval_s = 60");
+    let spans: Vec<_> = found.intervals.iter().map(|i| (i.from_s, i.to_s, i.requests)).collect();
+    assert_eq!(spans, [(0.0, 60.0, 60), (60.0, 74.0, 15)]);
 }
 
 /// Each replica except the first starts 20 s earlier than it is needed, and costs 20 s more.

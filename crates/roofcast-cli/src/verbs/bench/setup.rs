@@ -88,7 +88,9 @@ impl Setup {
             },
             ready: args.how.wait_ready.map(Duration::from_secs_f64),
         };
-        let judge = judge(&args.judge, &spec);
+        let mut judge = judge(&args.judge, &spec);
+        // Requests sent while users begin are not judged, as in a simulation.
+        judge.window.warmup_s = judge.window.warmup_s.max(workload.arrivals.ramped().seconds());
         let power = args.how.power.iter().map(|url| exporter(url, &args.how)).collect::<Result<_>>()?;
         let bench = Bench::new((targets, power), form, how, speech, &mut |_| silent(&url, how.timeout))?;
         let tokenizer = args.how.tokenizer.as_ref().map(|path| path.display().to_string());

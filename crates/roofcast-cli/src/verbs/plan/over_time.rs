@@ -1,6 +1,6 @@
 //! Replicas of a plan's best deployment over time, for people.
 
-use crate::show::number::{dollars, grouped, significant};
+use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::table;
 use roofcast::plan::{Choice, OverTime, Plan, ScheduleInterval};
 
@@ -17,17 +17,28 @@ fn of_best(o: &OverTime, best: &Choice, wide: bool) -> String {
     let bounds = o.intervals.iter().find(|interval| !interval.bounds.is_empty()).map(|first| &first.bounds);
     let names: Vec<String> =
         bounds.into_iter().flatten().map(|b| format!("{} {}", b.metric, b.percentile)).collect();
-    let mut header = vec!["from", "to", "requests/s", "replicas", "accelerators"];
+    let mut header = vec!["from", "to", "requests/s", "replicas", "accelerators", "SLO"];
     header.extend(names.iter().map(String::as_str));
     let spans = spans(&o.intervals);
+    // Intervals that miss the SLO are shown whatever their number.
+    let shown =
+        |(at, span): &(usize, &&[ScheduleInterval])| wide || *at < ROWS || span.iter().any(|i| !i.meets);
     let rows: Vec<Vec<String>> =
-        spans.iter().take(if wide { usize::MAX } else { ROWS }).map(|span| row(o, span)).collect();
+        spans.iter().enumerate().filter(shown).map(|(_, span)| row(o, span)).collect();
     let mut text = format!(
         "ideal autoscaling: replicas of {} {} per interval of {} s\n\n",
         o.accelerators_each,
         best.accelerator,
         significant(o.interval_s)
     );
+    if o.slower != 1.0 {
+        text += &table::line(&format!(
+            "latencies with steps {} times the forecast, as --confidence demands: {} of measured steps are at most that slow",
+            significant(o.slower),
+            percent(o.confidence)
+        ));
+        text += "\n";
+    }
     text += &table::table(&header, &rows, 0);
     if rows.len() < spans.len() {
         text += &format!("{} more rows: --wide\n\n", spans.len() - rows.len());
@@ -61,22 +72,20 @@ fn of_best(o: &OverTime, best: &Choice, wide: bool) -> String {
     text + "\n"
 }
 
-/// Groups consecutive intervals with equal numbers of replicas.
+/// Groups consecutive intervals with equal numbers of replicas and an equal verdict.
 fn spans(intervals: &[ScheduleInterval]) -> Vec<&[ScheduleInterval]> {
-    intervals.chunk_by(|a, b| a.replicas == b.replicas).collect()
+    intervals.chunk_by(|a, b| (a.replicas, a.meets) == (b.replicas, b.meets)).collect()
 }
 
 /// The row of a span of intervals, with the highest value of each bounded latency.
 fn row(o: &OverTime, span: &[ScheduleInterval]) -> Vec<String> {
-    let Some(first) = span.first() else { return Vec::new() };
-    let seconds = span.len() as f64 * o.interval_s;
+    let Some((first, last)) = span.first().zip(span.last()) else { return Vec::new() };
+    let seconds = last.to_s - first.from_s;
     let requests: u64 = span.iter().map(|interval| interval.requests).sum();
-    let mut row = vec![
-        format!("{} s", significant(first.from_s)),
-        format!("{} s", significant(first.from_s + seconds)),
-    ];
+    let mut row = vec![format!("{} s", significant(first.from_s)), format!("{} s", significant(last.to_s))];
     row.push(significant(requests as f64 / seconds));
     row.extend([first.replicas, first.replicas * o.accelerators_each].map(grouped));
+    row.push(if first.meets { "met" } else { "missed" }.to_owned());
     let worst = |at: usize| span.iter().filter_map(|i| Some(i.bounds.get(at)?.ms)).fold(0.0, f64::max);
     row.extend((0..first.bounds.len()).map(|at| significant(worst(at))));
     row

@@ -4,7 +4,7 @@ use super::table::{Columns, chance, choices, distinct, latency, near, pools, thr
 use super::{Answer, commands, over_time, rests};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
-use crate::verbs::question::{load, slo};
+use crate::verbs::question::{load, slo, users};
 use crate::verbs::{assumed, bands};
 use anyhow::Result;
 use roofcast::capacity::{CapacityQuestion, capacity};
@@ -12,7 +12,7 @@ use roofcast::cost::Utilization;
 use roofcast::deployment::DeploymentOptions;
 use roofcast::limits::{LimitsQuestion, limits};
 use roofcast::measurement::Metrics;
-use roofcast::plan::{Alternative, Choice, Current, Cut, FlopsPerDollar, Plan, Quality, WhatIf};
+use roofcast::plan::{Alternative, Choice, Current, Cut, FlopsPerDollar, Plan, Quality, WhatIf, judged_load};
 use roofcast::spec::{CostKind, Metric, Objective};
 use roofcast::workload::Workload;
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
@@ -231,12 +231,10 @@ fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> Str
         }
         CostKind::Forecast => "forecast with the built-in calibration".to_owned(),
     };
-    let pairs = [
-        ("model", model.name.clone()),
-        ("load", load(workload)),
-        ("SLO", slo(&spec.slo)),
-        ("step times", price),
-    ];
+    let mut pairs = vec![("model", model.name.clone()), ("load", load(workload))];
+    let judged = judged_load(spec, "spec").ok();
+    pairs.extend(judged.as_ref().and_then(users).map(|users| ("users", users)));
+    pairs.extend([("SLO", slo(&spec.slo)), ("step times", price)]);
     table::pairs(&pairs)
 }
 
@@ -338,7 +336,11 @@ fn best_in_detail(
         ("prefill:decode", format!("{} if disaggregated (replicas)", significant(best.prefill_per_decode))),
     ];
     if let Some(b) = &best.bands {
-        pairs.push(("80 % interval", bands(b)));
+        pairs.push(("80 % interval", format!("of the means, not of percentiles: {}", bands(b))));
+        if best.chance.is_some() {
+            let chance = "step times vary as they did under loads of users, whatever the load of the plan";
+            pairs.push(("chance", chance.to_owned()));
+        }
     }
     Ok(table::pairs(&pairs))
 }

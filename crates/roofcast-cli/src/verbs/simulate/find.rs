@@ -12,13 +12,13 @@ use crate::show::table;
 use crate::verbs::{About, question};
 use crate::{exit, show};
 use anyhow::{Context, Result};
-use roofcast::plan::{Bounded, Range, against, judged_load, missed};
+use roofcast::plan::{Bounded, Range, against, judged_load, missed, step_band};
 use roofcast::simulate::{ClassResults, RunOptions, Simulation, simulate_while};
 use roofcast::spec::keys::{self, ValueType};
 use roofcast::spec::settings::{self, Setting};
-use roofcast::spec::{Slo, number};
+use roofcast::spec::{CostKind, Slo, number};
 use roofcast::summary::RunSummary;
-use roofcast::{Deployment, Error, Forecaster, Spec};
+use roofcast::{Error, Forecaster, Spec};
 use serde::Serialize;
 use std::process::ExitCode;
 use toml::Value;
@@ -55,12 +55,29 @@ pub(crate) struct Answer<'a> {
     at_least: bool,
     /// The smallest value above `best` that misses the SLO.
     missed: Option<&'a Tried>,
+    /// 80 % interval of `best`; absent at the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<Interval>,
     /// Number of simulations.
     simulations: usize,
     /// True if the search was stopped.
     interrupted: bool,
     /// Values in the order in which they were tried.
     points: &'a [Tried],
+}
+
+/// 80 % interval of the largest value that meets the SLO: the largest values at the ends of the band of step times.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FoundInterval"))]
+struct Interval {
+    /// 10th and 90th percentile of measured over forecast step times.
+    step_factors: [f64; 2],
+    /// The largest value with the slowest steps of the band; `null` if no value meets the SLO.
+    low: Option<f64>,
+    /// The largest value with the fastest steps of the band; `null` if no value meets the SLO.
+    high: Option<f64>,
+    /// True if `high` is the upper end of the range, so that larger values may meet the SLO as well.
+    at_least: bool,
 }
 
 /// A value and its verdict.
@@ -93,7 +110,7 @@ struct ClassBound {
 
 /// The simulation of a deployment at one value.
 struct Run {
-    deployment: Deployment,
+    forecaster: Forecaster,
     spec: Spec,
     simulated: roofcast::Result<Simulation>,
 }
@@ -113,7 +130,7 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
         if !progress.goes_on() {
             return Ok(None);
         }
-        last = Some(search.at(&source, value, !args.no_leap, &progress));
+        last = Some(search.at(&source, (value, 1.0), !args.no_leap, &progress));
         let Some(Ok(run)) = &last else { return Ok(None) };
         if run.simulated.as_ref().is_ok_and(|run| run.interrupted) {
             return Ok(None);
@@ -126,20 +143,39 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
         progress.more(1);
         Ok(Some(meets_slo))
     })?;
+    let Some(run) = last.transpose()? else { return Ok(exit::invalid()) };
+    let band = step_band(&run.forecaster).filter(|_| run.spec.engine.cost == CostKind::Forecast);
+    let interval = match band {
+        Some(band) if progress.goes_on() => search.interval(band, found.best, &|value, slower| {
+            search.keeps(&source, (value, slower), &slo, !args.no_leap, &progress)
+        })?,
+        _ => None,
+    };
     let interrupted = !progress.goes_on();
     drop(progress);
-    let Some(run) = last.transpose()? else { return Ok(exit::invalid()) };
     let about = match &run.simulated {
-        Ok(simulated) => about(&run.deployment, simulated),
-        Err(_) => About::of(&run.deployment),
+        Ok(simulated) => about(&run.forecaster.deployment, simulated),
+        Err(_) => About::of(&run.forecaster.deployment),
     };
     let missed = points.iter().find(|tried: &&Tried| Some(tried.value) == found.missed);
     let Range { low, high, .. } = search.range;
     let (best, at_least) = (found.best, found.best.is_some() && found.missed.is_none());
     let (key, simulations) = (search.path.as_str(), points.len());
     let points = &points;
-    let answer =
-        Answer { about, slo, key, low, high, best, at_least, missed, simulations, interrupted, points };
+    let answer = Answer {
+        about,
+        slo,
+        key,
+        low,
+        high,
+        best,
+        at_least,
+        missed,
+        interval,
+        simulations,
+        interrupted,
+        points,
+    };
     if args.output.json {
         show::json(SCHEMA, &answer)?;
     } else {
@@ -191,17 +227,65 @@ impl Search {
         if self.range.whole { Value::from(value as i64) } else { Value::from(value) }
     }
 
-    /// Simulates the deployment with `value`; the run ends early when the SLO is certain to be missed.
-    fn at(&self, source: &Source, value: f64, leap: bool, progress: &Progress) -> Result<Run> {
+    /// The 80 % interval of `best`, by the ends of `band`; `keeps` judges a value with step times of a factor on the
+    /// forecast's. `None` if the search was stopped.
+    fn interval(
+        &self,
+        band: [f64; 2],
+        best: Option<f64>,
+        keeps: &dyn Fn(f64, f64) -> Option<bool>,
+    ) -> Result<Option<Interval>> {
+        let mut stopped = false;
+        let mut largest = |range: Range, slower: f64| {
+            range.largest(&mut |value| {
+                let kept = keeps(value, slower);
+                stopped |= kept.is_none();
+                Ok(kept)
+            })
+        };
+        let [fast, slow] = band;
+        let Range { low, high, whole } = self.range;
+        // Slower steps do not raise the largest value, and faster ones do not lower it.
+        let low_end = best.map(|best| largest(Range { low, high: best, whole }, slow)).transpose()?;
+        let high_end = largest(Range { low: best.unwrap_or(low), high, whole }, fast)?;
+        let (low, high) = (low_end.and_then(|found| found.best), high_end.best);
+        let at_least = high.is_some() && high_end.missed.is_none();
+        Ok((!stopped).then_some(Interval { step_factors: band, low, high, at_least }))
+    }
+
+    /// True if the deployment meets `slo` with `value` and step times of a factor on the forecast's; `None` if the
+    /// search was stopped. A value that cannot be resolved does not meet it.
+    fn keeps(
+        &self,
+        source: &Source,
+        at: (f64, f64),
+        slo: &Slo,
+        leap: bool,
+        progress: &Progress,
+    ) -> Option<bool> {
+        let met = self.at(source, at, leap, progress).is_ok_and(|run| missed(&run.simulated, slo).is_none());
+        progress.more(1);
+        progress.goes_on().then_some(met)
+    }
+
+    /// Simulates the deployment with `value` and step times of `slower` times the forecast; the run ends early when the
+    /// SLO is certain to be missed.
+    fn at(
+        &self,
+        source: &Source,
+        (value, slower): (f64, f64),
+        leap: bool,
+        progress: &Progress,
+    ) -> Result<Run> {
         let resolved = || -> Result<Run> {
             let scenario = source.scenario(&[Setting::new(&self.path, self.value(value))])?;
-            let forecaster = Forecaster::serving(scenario.deployment()?)?;
+            let forecaster = Forecaster::serving(scenario.deployment()?)?.slowed(slower);
             let mut spec = scenario.spec.clone();
             spec.workload = Some(judged_load(&spec, &scenario.place)?);
             let options = RunOptions { leap, end_when_missed: true, ..RunOptions::default() };
             let watch = &mut |_, _| progress.goes_on();
             let simulated = simulate_while(&forecaster, &spec, &scenario.place, options, watch);
-            Ok(Run { deployment: forecaster.deployment, spec, simulated })
+            Ok(Run { forecaster, spec, simulated })
         };
         resolved().with_context(|| format!("with {} = {}", self.path, self.value(value)))
     }
@@ -223,8 +307,9 @@ impl Search {
 fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
     let mut text = answer.about.title();
     let lengths = spec.workload.as_ref().map(|workload| ("lengths", question::lengths(workload)));
-    text +=
-        &table::pairs(&lengths.into_iter().chain([("SLO", question::slo(&spec.slo))]).collect::<Vec<_>>());
+    let users = spec.workload.as_ref().and_then(question::users).map(|users| ("users", users));
+    let slo = [("SLO", question::slo(&spec.slo))];
+    text += &table::pairs(&lengths.into_iter().chain(users).chain(slo).collect::<Vec<_>>());
     if answer.interrupted {
         text += &format!("PARTIAL: interrupted after {} simulations\n\n", answer.simulations);
     }
@@ -245,7 +330,23 @@ fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
         row
     };
     text += &table::table(&header, &answer.points.iter().map(row).collect::<Vec<_>>(), 2);
-    text + &table::line(&sentence(search, answer))
+    text += &table::line(&sentence(search, answer));
+    if let Some(interval) = &answer.interval {
+        text += &table::line(&spread(search, interval));
+    }
+    text
+}
+
+/// The 80 % interval in words.
+fn spread(search: &Search, interval: &Interval) -> String {
+    let shown = |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |value| search.shown(value));
+    let beyond = if interval.at_least { " or more" } else { "" };
+    let [fast, slow] = interval.step_factors;
+    format!(
+        "80 % interval: {} to {}{beyond}, with step times of x{slow:.2} to x{fast:.2} of the forecast",
+        shown(interval.low),
+        shown(interval.high)
+    )
 }
 
 fn sentence(search: &Search, answer: &Answer) -> String {

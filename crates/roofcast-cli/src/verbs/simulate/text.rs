@@ -6,10 +6,14 @@ use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::{FoundPrefixes, OracleHits};
-use roofcast::simulate::{AdapterUse, ClassResults, FailureUse, PoolUse, RecordedSessions, Simulation};
+use roofcast::plan::judged_load;
+use roofcast::simulate::{
+    AdapterUse, ClassResults, FailureUse, FirstWave, PoolUse, RecordedSessions, Simulation,
+};
 use roofcast::spec::{CostKind, Percentile};
 use roofcast::summary::Statistics;
 use roofcast::units::Bytes;
+use roofcast::workload::Workload;
 
 pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     let mut text = about.title() + &asked(spec);
@@ -26,13 +30,14 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
         };
         return text + &format!("no request was served: {why}\n");
     }
-    let mut facts = vec![
-        ("requests", requests(s)),
+    let mut facts = vec![("requests", requests(s))];
+    facts.extend(s.first_wave.as_ref().map(|wave| ("first wave", first_wave(s, wave))));
+    facts.extend([
         ("throughput", throughput(s)),
         ("fleet", fleet(s)),
         ("steps", steps(s)),
         ("KV cache", cache(s)),
-    ];
+    ]);
     facts.extend(s.sessions.as_ref().map(|ended| ("sessions", sessions(ended))));
     facts.extend(s.fleet.failures.as_ref().map(|failed| ("failures", failures(failed))));
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
@@ -80,8 +85,40 @@ fn classes(s: &Simulation) -> String {
 /// The load and the SLO in words.
 fn asked(spec: &Spec) -> String {
     let load = spec.workload.as_ref().map(|workload| ("load", question::load(workload)));
-    let pairs: Vec<_> = load.into_iter().chain([("SLO", question::slo(&spec.slo))]).collect();
+    let users =
+        spec.workload.as_ref().and_then(|workload| users(spec, workload)).map(|users| ("users", users));
+    let pairs: Vec<_> = load.into_iter().chain(users).chain([("SLO", question::slo(&spec.slo))]).collect();
     table::pairs(&pairs)
+}
+
+/// The start of users in words, with the flag for the start that a plan assumes.
+fn users(spec: &Spec, workload: &Workload) -> Option<String> {
+    let users = question::users(workload)?;
+    let ramp_s = |workload: Workload| workload.arrivals.ramped().seconds();
+    let planned = judged_load(spec, "spec").map(ramp_s).ok().filter(|_| workload.arrivals.ramped().0 == 0);
+    let other = planned
+        .filter(|seconds| *seconds > 0.0)
+        .map(|seconds| format!(" (of a plan one after another: --ramp-s {})", significant(seconds)));
+    Some(users + &other.unwrap_or_default())
+}
+
+/// Times to first token and good requests of the first wave and of later requests.
+fn first_wave(s: &Simulation, wave: &FirstWave) -> String {
+    let later = s.summary.completed.saturating_sub(wave.completed).max(1);
+    let all = s.summary.ttft.mean * s.summary.completed as f64;
+    let later_ms = (all - wave.mean_ttft_ms * wave.completed as f64) / later as f64;
+    let met = |good: Option<u64>, of: u64| {
+        good.map_or(String::new(), |good| format!(", {} met the SLO", percent(good as f64 / of as f64)))
+    };
+    let later_good = s.summary.good.zip(wave.good).map(|(all, first)| all.saturating_sub(first));
+    format!(
+        "{} requests: TTFT {} ms on average{}; later ones: {} ms{}",
+        grouped(wave.completed),
+        significant(wave.mean_ttft_ms),
+        met(wave.good, wave.completed),
+        significant(later_ms),
+        met(later_good, later)
+    )
 }
 
 /// Requests completed per second while others arrived. After the last arrival a run only drains, which does not show
@@ -117,14 +154,17 @@ fn requests(s: &Simulation) -> String {
         0 => String::new(),
         n => format!(", {} rejected: queue limit reached", grouped(n)),
     };
+    let whole = significant(s.summary.request_throughput());
+    let arriving = Some(significant(answered_per_s(s))).filter(|rate| *rate != whole);
+    let rate =
+        arriving.map_or(format!("{whole}/s"), |rate| format!("{whole}/s; while others arrived {rate}/s"));
     let good = good_per_s(s).map_or(String::new(), |g| format!(", {}/s met the SLO", significant(g)));
     let drain =
         drain_s(s).map_or(String::new(), |d| format!(", the last {} after the last arrival", significant(d)));
     format!(
-        "{} in {} s{drain}: {}/s{good}{refused}{rejected}",
+        "{} in {} s{drain}: {rate}{good}{refused}{rejected}",
         grouped(s.summary.completed),
-        significant(s.summary.duration),
-        significant(answered_per_s(s))
+        significant(s.summary.duration)
     )
 }
 

@@ -7,6 +7,20 @@ fn sample(ms: impl Iterator<Item = u64>) -> Sample {
     ms.map(|ms| Picoseconds(ms * 1_000_000_000)).collect()
 }
 
+/// The requests 0 and 1 of two users have TTFT 10 and 30 ms, of which one meets 20 ms: 20 ms on average. Request 2 is no
+/// first request of a user.
+#[test]
+fn the_first_wave_is_counted_apart() {
+    let mut counts = first_wave::Counts::of(2);
+    assert_eq!(counts.results(true), None);
+    let ticks = |ms: u64| Ticks::from(Picoseconds(ms * 1_000_000_000));
+    for (number, ms, good) in [(1, 30, false), (2, 500, false), (0, 10, true)] {
+        counts.add(number, ticks(ms), good);
+    }
+    let found = |good| Some(FirstWave { completed: 2, good, mean_ttft_ms: 20.0 });
+    assert_eq!((counts.results(true), counts.results(false)), (found(Some(1)), found(None)));
+}
+
 /// Request n of class n mod 2 is sent at n ms, with its first token after 10 (n + 1) ms and its second and last 5 ms
 /// later. Class 0 has requests 0 and 2 with TTFT 10 and 30 ms, of which one meets 20 ms; class 1 has requests 1 and 3
 /// with TTFT 20 and 40 ms, and E2EL 25 and 45 ms, of which both meet 50 ms. All four meet the SLO of 100 ms.
