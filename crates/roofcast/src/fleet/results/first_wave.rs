@@ -40,7 +40,7 @@ impl Counts {
         if number < self.users {
             self.completed += 1;
             self.good += u64::from(good);
-            self.ttft += u128::from(ttft.0);
+            self.ttft += ttft.0;
         }
     }
 
