@@ -125,7 +125,7 @@ fn the_largest_value_that_keeps_the_slo_is_found() {
     // Slower steps than forecast serve fewer users within the SLO, faster ones more.
     let [low, high] = ["low", "high"].map(|end| found["interval"][end].as_f64().unwrap());
     let [fast, slow] = [0, 1].map(|end| found["interval"]["step_factors"][end].as_f64().unwrap());
-    assert!(fast < 1.0 && slow > 1.0 && low < best as f64 && high > best as f64, "{found}");
+    assert!(fast < 1.0 && slow > 1.0 && low < best && high > best, "{found}");
     let said = roofcast(&format!("{ask} --find users=1..256"));
     assert!(
         said.out.contains(&format!("80 % interval: {low} to {high}, with step times of x")),
