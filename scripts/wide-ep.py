@@ -23,7 +23,7 @@ LMSYS = [("prefill", "h100-sxm", 32, 52_300 / 8), ("decode", "h100-sxm", 72, 22_
 
 WHY = [
     "decode: all ranks have equally many requests, at the mean of their contexts; experts are balanced, as no skew is stated",
-    "prefill: whole prompts of 2000 tokens in vLLM's default steps, all ranks busy; DeepEP's normal kernels",
+    "prefill: 32 prompts a rank in flight, in vLLM's default steps of 8192 tokens; DeepEP's normal kernels, without overlap under vLLM",
     "`vllm_gb200`: rows of a GB200 state no batch; not rebuilt. `llmd_wideep_b200`: nor does its row",
     "`deepseek_online`: a day's average, with idle hours and prefixes found in a cache; not judged by the bar",
     "`lmsys_sglang`: prefill in steps of the published 16,384 tokens a rank; contexts of 2050 tokens for decode",
@@ -60,9 +60,9 @@ def decode(program, chip, ranks, engine, each, context, more=()):
 def prefill(program, chip, ranks, engine, tokens, more=()):
     """Prompt tokens per second of a rank."""
     flags = ["--all2all-backend", "deepep_high_throughput", *more]
-    load = ["--input-len", tokens, "--output-len", 1, "--requests", 40 * ranks, "--set", 'workload.arrivals={kind="offline"}']
+    load = ["--input-len", tokens, "--output-len", 1, "--requests", 1000 * ranks, "--concurrency", 32 * ranks]
     answer = ask(program, ["simulate", *deployment(chip, ranks, engine, flags), *load])
-    return answer["throughput"]["input_tokens_per_s"] / ranks
+    return answer["total_input_tokens"] / answer["duration"] / ranks
 
 
 def published(data, program):
@@ -90,7 +90,7 @@ def published(data, program):
             yield row["source"], f"decode, {ranks} × h800-sxm, {each} a rank", real, each / step * 1e3, False
     for role, chip, ranks, real in LMSYS:
         if role == "prefill":
-            found = prefill(program, chip, ranks, "sglang", 2000, ["--enable-dbo", "--chunked-prefill-size", 16_384 * ranks])
+            found = prefill(program, chip, ranks, "sglang", 2000, ["--enable-dbo", "--chunked-prefill-size", 16_384 * ranks, "--num-gpu-blocks", 131_072 * ranks])
         else:
             found = 256 / decode(program, chip, ranks, "sglang", 256, 2050) * 1e3
         yield "lmsys_sglang", f"{role}, {ranks} × {chip}", real, found, True

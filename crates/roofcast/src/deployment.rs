@@ -245,6 +245,7 @@ impl Deployment {
         deployment.adapters()?;
         deployment.look_up_acceptance()?;
         shard::share(&mut deployment, &formats)?;
+        deployment.assumptions.extend(deployment.balance());
         if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
         }

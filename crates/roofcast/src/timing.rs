@@ -50,7 +50,8 @@ struct AdapterTimes {
     kernels: f64,
 }
 
-/// Time of a step with decodes alone, in seconds: `fixed + max(0, slope · seen + Σ slopes[r] · seen within r − hidden)`.
+/// Time of a step with decodes alone, in seconds: `fixed + t`, where `t = slope · seen + Σ slopes[r] · seen within r`; of
+/// either half of t, the part beyond `hidden`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AffineStep {
     /// Seconds that do not depend on contexts, by bottleneck.
@@ -59,8 +60,8 @@ pub(crate) struct AffineStep {
     pub(crate) slope: f64,
     /// Seconds per token of context read within each of the model's windows.
     pub(crate) slopes: Vec<f64>,
-    /// Seconds of the times by context that are hidden behind exchanges of tokens, which last longer.
-    pub(crate) hidden: f64,
+    /// Seconds of either half of the times by context that are hidden behind dispatch and combination, which last longer.
+    pub(crate) hidden: [f64; 2],
 }
 
 impl Timing {
@@ -292,7 +293,7 @@ impl Timing {
         // All microbatches are equal.
         let nothing = Contexts::Seen(Seen { all: 0, within: &within });
         let Some(mut pass) = self.model.passes(n, nothing, &[]).next() else {
-            return AffineStep { fixed: BottleneckShares::default(), slope, slopes, hidden: 0.0 };
+            return AffineStep { fixed: BottleneckShares::default(), slope, slopes, hidden: [0.0; 2] };
         };
         change(&mut pass);
         let decodes = self.half(&pass).map_or(pass.decodes, |half| half.decodes);

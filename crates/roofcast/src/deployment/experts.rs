@@ -8,7 +8,7 @@
 use super::{Block, Deployment, PipelineStage, balance};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
-use crate::model::{Ffn, Model, largest_deviate};
+use crate::model::{Ffn, Layer, Model, largest_deviate};
 use crate::parallelism::Parallelism;
 use crate::spec::{All2AllBackend, EngineKind, EngineSpec, ExpertsSpec};
 
@@ -21,6 +21,27 @@ const THRESHOLDS: [[u64; 2]; 2] = [[32, 512], [2, 2]];
 const STEP_INTERVALS: [u64; 2] = [3000, 1000];
 
 impl Deployment {
+    /// Sentence about the load of the busiest rank, with and without load balancing; `None` if no imbalance is stated.
+    pub(super) fn balance(&self) -> Option<String> {
+        let (experts, ranks) = (&self.experts, self.parallelism.ep);
+        let (stated, placed) = (experts.imbalance?, experts.placed?);
+        let busiest =
+            format!("the busiest of {ranks} expert-parallel ranks computes {:.2} × the mean", 1.0 + stated);
+        let Some((seconds, steps)) = self.rebalancing() else {
+            let count = self.model.layers.iter().find_map(experts_of).unwrap_or(0);
+            let [alone, copies] =
+                [0, ranks].map(|copies| 1.0 + balance::balanced(count, copies, ranks, stated));
+            return Some(format!(
+                "{busiest}; balancing (--enable-eplb) would leave {alone:.2} ×, with {ranks} redundant experts {copies:.2} ×"
+            ));
+        };
+        let balanced = 1.0 + placed;
+        Some(format!(
+            "{busiest}, balanced {balanced:.2} × and the scatter of a step; moving all experts of a rank takes {seconds:.2} s \
+             every {steps:.0} steps"
+        ))
+    }
+
     /// Seconds in which ranks exchange all their experts at the rate of the slowest link, the most that a placement can
     /// move, and the number of steps between two placements; `None` without load balancing.
     pub(crate) fn rebalancing(&self) -> Option<(f64, f64)> {
@@ -54,6 +75,14 @@ impl BusiestRank {
     /// the standard deviation of a Poisson variable is the root of its mean.
     pub(crate) fn of_step(&self, copies: f64) -> f64 {
         self.mean + self.deviate / copies.max(1.0).sqrt()
+    }
+}
+
+/// Number of routed experts of `layer`.
+fn experts_of(layer: &Layer) -> Option<u64> {
+    match &layer.ffn {
+        Ffn::Experts(experts) => Some(experts.count),
+        Ffn::Dense(_) | Ffn::None => None,
     }
 }
 
@@ -132,11 +161,7 @@ impl ExpertRanks {
         parallelism: Parallelism,
     ) -> Result<ExpertRanks> {
         let (spec, ranks) = (&engine.experts, parallelism.ep);
-        let experts = model.layers.iter().find_map(|layer| match &layer.ffn {
-            Ffn::Experts(experts) => Some(experts.count),
-            Ffn::Dense(_) | Ffn::None => None,
-        });
-        let experts = experts.unwrap_or(0);
+        let experts = model.layers.iter().find_map(experts_of).unwrap_or(0);
         check_exchange(spec, chip, parallelism)?;
         check_balance(spec, experts, ranks)?;
         let redundant = spec.num_redundant_experts.unwrap_or(0);

@@ -27,8 +27,8 @@ pub(crate) struct Decode {
     slope: u64,
     /// Ticks per token of context that lies within each window; one value for each of [`StepPrices::reaches`].
     slopes: Vec<u64>,
-    /// Ticks of the times by context that exchanges of tokens hide.
-    hidden: u64,
+    /// Ticks of either half of the times by context that exchanges of tokens hide.
+    hidden: [u64; 2],
     /// Time that does not depend on the context, split by bottleneck.
     pub(super) shares: BottleneckShares<u64>,
 }
@@ -39,7 +39,13 @@ impl Decode {
         let shares = ticks(step.fixed);
         let whole = |slope: f64| (slope * TICKS).round() as u64;
         let slopes = step.slopes.into_iter().map(whole).collect();
-        Decode { fixed: shares.total(), slope: whole(step.slope), slopes, hidden: whole(step.hidden), shares }
+        Decode {
+            fixed: shares.total(),
+            slope: whole(step.slope),
+            slopes,
+            hidden: step.hidden.map(whole),
+            shares,
+        }
     }
 
     /// Ticks for the tokens of context that attention reads, or for their growth: `slope · all + Σ slopes[r] ·
@@ -50,7 +56,11 @@ impl Decode {
         for (slope, tokens) in self.slopes.iter().zip(seen.within) {
             ticks += slope * tokens;
         }
-        ticks.saturating_sub(self.hidden)
+        if self.hidden == [0; 2] {
+            return ticks;
+        }
+        let halves = [ticks / 2, ticks - ticks / 2];
+        halves.iter().zip(self.hidden).map(|(half, hidden)| half.saturating_sub(hidden)).sum()
     }
 }
 

@@ -76,24 +76,24 @@ impl Kernels<'_> {
         Some((curve, self.basis_of(candidate, nearest.iter().zip(asked).all(|(a, b)| f64::from(*a) == b))))
     }
 
-    /// Curve of the seconds of dispatch and combination of one layer over the tokens of a rank; `None` if no such
+    /// Curves of the seconds of dispatch, and of combination, of one layer over the tokens of a rank; `None` if no such
     /// kernel was timed.
     pub(crate) fn exchange(
         &self,
         exchange: &Exchange,
         low_latency: bool,
         load: BusiestRank,
-    ) -> Option<Curve> {
-        let [dispatch, combine] =
-            Direction::BOTH.map(|direction| self.one_way(exchange, low_latency, direction));
-        let (dispatch, combine) = (dispatch?, combine?);
-        let least: f64 =
-            Direction::BOTH.iter().map(|direction| exchange.least(self.chip, low_latency, *direction)).sum();
+    ) -> Option<[Curve; 2]> {
         let factor = self.coefficients.factor;
-        Some(dispatch.map(|rows, _| {
-            let busiest = rows * load.of_step(rows * exchange.top_k as f64);
-            ((dispatch.at(busiest) + combine.at(busiest)) * factor).max(least * busiest)
-        }))
+        let [dispatch, combine] = Direction::BOTH.map(|direction| {
+            let curve = self.one_way(exchange, low_latency, direction)?;
+            let least = exchange.least(self.chip, low_latency, direction);
+            Some(curve.map(|rows, _| {
+                let busiest = rows * load.of_step(rows * exchange.top_k as f64);
+                (curve.at(busiest) * factor).max(least * busiest)
+            }))
+        });
+        Some([dispatch?, combine?])
     }
 
     fn one_way(&self, exchange: &Exchange, low_latency: bool, direction: Direction) -> Option<Curve> {

@@ -23,6 +23,19 @@ const LATENCIES: f64 = 3.0;
 /// (vLLM 0.18, `model_executor/layers/mamba/linear_attn.py`, `MiniMaxText01RMSNormTP.forward_qk`).
 const SQUARES: f64 = 8.0;
 
+/// Measured seconds of dispatch and of combination over rows, in equal layers.
+#[derive(Debug, Clone, PartialEq)]
+struct Exchanged {
+    layers: f64,
+    both: [Curve; 2],
+}
+
+/// Seconds of dispatches, and of combinations, of `rows` rows.
+fn sum(exchanges: &[Exchanged], rows: f64) -> [f64; 2] {
+    let of = |at: usize| exchanges.iter().map(|e| e.layers * e.both[at].at(rows)).sum();
+    [of(0), of(1)]
+}
+
 /// Times of the messages of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Messages {
@@ -44,10 +57,11 @@ pub(crate) struct Messages {
     exchange_start: f64,
     /// Seconds per row of all exchanges without a measurement, in steps of decodes and in steps with prompts.
     exchange_row: [f64; 2],
-    /// Measured seconds of an exchange over rows, each with its number of layers: in steps of decodes, and with prompts.
-    exchanges: [Vec<(f64, Curve)>; 2],
+    /// Measured seconds of dispatch and combination over rows, with the number of layers: in steps of decodes, and with
+    /// prompts.
+    exchanges: [Vec<Exchanged>; 2],
     /// Seconds of those in which multiprocessors work; empty for exchanges that occupy few.
-    works: [Vec<(f64, Curve)>; 2],
+    works: [Vec<Exchanged>; 2],
     /// Number of layers that exchange tokens.
     pub(super) exchange_layers: f64,
     /// Seconds per step of moving experts to other ranks, averaged over all steps.
@@ -104,18 +118,21 @@ impl Messages {
     /// Seconds of the exchanges of tokens of a step with `rows` rows; `prompts` is true if it computes prompts.
     #[inline(always)]
     pub(crate) fn exchange(&self, rows: f64, prompts: bool) -> f64 {
+        self.both_ways(rows, prompts).iter().sum()
+    }
+
+    /// Seconds of dispatches, and of combinations.
+    pub(super) fn both_ways(&self, rows: f64, prompts: bool) -> [f64; 2] {
         let at = usize::from(prompts);
         match self.exchanges[at].as_slice() {
-            [] => self.exchange_start + self.exchange_row[at] * rows,
-            measured => measured.iter().map(|(layers, curve)| layers * curve.at(rows)).sum(),
+            [] => [(self.exchange_start + self.exchange_row[at] * rows) / 2.0; 2],
+            measured => sum(measured, rows),
         }
     }
 
-    /// Seconds of an exchange in which multiprocessors work, so that no other kernel runs.
-    #[inline(always)]
-    pub(crate) fn exchange_work(&self, rows: f64, prompts: bool) -> f64 {
-        let work = &self.works[usize::from(prompts)];
-        work.iter().map(|(layers, curve)| layers * curve.at(rows)).sum()
+    /// Seconds of dispatches, and of combinations, in which multiprocessors work, so that no other kernel runs.
+    pub(super) fn works(&self, rows: f64, prompts: bool) -> [f64; 2] {
+        sum(&self.works[usize::from(prompts)], rows)
     }
 
     /// Seconds of the other messages of a step with `rows` rows, for which a rank gathers `gathered` tokens.
@@ -135,7 +152,7 @@ impl Messages {
 
 /// Measured times of exchanges by low-latency kernels on one node, whose multiprocessors copy the tokens; see
 /// [`super::overlap`].
-fn works(deployment: &Deployment, kernels: &Kernels) -> [Vec<(f64, Curve)>; 2] {
+fn works(deployment: &Deployment, kernels: &Kernels) -> [Vec<Exchanged>; 2] {
     let Some(overlap) = Overlap::of(deployment) else { return Default::default() };
     let mut works =
         exchanges(deployment, kernels, deployment.accelerator.node_size.min(deployment.parallelism.ep));
@@ -149,7 +166,7 @@ fn works(deployment: &Deployment, kernels: &Kernels) -> [Vec<(f64, Curve)>; 2] {
 
 /// Measured times of the exchanges of DeepEP among `ranks` ranks, by number of layers: in steps of decodes, and with
 /// prompts; empty without measurements of both.
-fn exchanges(deployment: &Deployment, kernels: &Kernels, ranks: u64) -> [Vec<(f64, Curve)>; 2] {
+fn exchanges(deployment: &Deployment, kernels: &Kernels, ranks: u64) -> [Vec<Exchanged>; 2] {
     let Some(backend) = deployment.experts.deepep() else { return [Vec::new(), Vec::new()] };
     let load = deployment.experts.load(deployment.parallelism.ep).unwrap_or(BusiestRank::EVEN);
     let [decodes, prompts] = exchange::low_latency(backend).map(|low_latency| {
@@ -158,7 +175,7 @@ fn exchanges(deployment: &Deployment, kernels: &Kernels, ranks: u64) -> [Vec<(f6
         let timed = experts.map(|(shard, layers)| {
             let exchange = Exchange { ranks, ..Exchange::of(deployment, shard) };
             let curve = kernels.exchange(&exchange, low_latency, load)?;
-            Some((layers as f64, curve))
+            Some(Exchanged { layers: layers as f64, both: curve })
         });
         timed.collect::<Option<Vec<_>>>()
     });

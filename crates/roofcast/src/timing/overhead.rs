@@ -72,8 +72,9 @@ pub(crate) struct PassOverhead {
     pub(crate) launches: f64,
     /// Exposed seconds of messages between ranks.
     pub(crate) links: f64,
-    /// Seconds of `links` that disappear if kernels last longer, because they overlap; 0 without overlap.
-    pub(crate) covered: f64,
+    /// Seconds of dispatch and of combination among `links` that disappear if attention lasts longer, because they
+    /// overlap; 0 without overlap.
+    pub(crate) covered: [f64; 2],
 }
 
 impl Overhead {
@@ -144,32 +145,43 @@ impl Overhead {
             launches,
             links: self.messages.time(rows, number(pass.gathered()))
                 + self.messages.exchange(rows, pass.has_prompts()),
-            covered: 0.0,
+            covered: [0.0; 2],
         }
     }
 
-    /// Overhead of a pass in `batches` microbatches of at most `rows` rows, whose exchanges overlap with kernels;
-    /// `operators` are the seconds of all operators.
-    pub(super) fn overlapped(&self, pass: &Pass, operators: f64, batches: f64, rows: u64) -> PassOverhead {
+    /// Overhead of a pass at its limit, whose exchanges overlap with all `operators`, in seconds.
+    pub(super) fn overlapped(&self, pass: &Pass, operators: f64) -> PassOverhead {
         let alone = self.beside(pass, operators);
-        let again = (batches - 1.0) * self.small_kernels;
-        let uncaptured = !self.is_captured(pass.rows, pass.has_prompts());
-        let launched = if uncaptured { self.launches * batches } else { 0.0 };
-        let kernels = operators + alone.small_kernels + again;
-        let [one, work] = [
-            self.messages.exchange(number(rows), pass.has_prompts()),
-            self.messages.exchange_work(number(rows), pass.has_prompts()),
-        ];
-        let work = batches * work.min(one);
-        let covered = (batches * one - kernels - work).max(0.0);
-        let first = (batches - 1.0) * one / self.messages.exchange_layers.max(1.0);
-        PassOverhead {
-            small_kernels: alone.small_kernels + again,
-            launches: if uncaptured { waiting(kernels, launched) } else { alone.launches * batches },
-            links: self.messages.time(number(pass.rows), number(pass.gathered())) + work + covered + first,
-            covered,
-            ..alone
+        let rows = number(pass.rows);
+        let covered = (self.messages.exchange(rows, pass.has_prompts()) - operators).max(0.0);
+        let links = self.messages.time(rows, number(pass.gathered())) + covered;
+        // Attention hides both halves of what lasts longer.
+        PassOverhead { links, covered: [covered / 2.0; 2], ..alone }
+    }
+
+    /// Overhead of a pass in two microbatches of at most `rows` rows, whose exchanges overlap with kernels: `operators`
+    /// are the seconds of all operators and of routed experts among them.
+    pub(super) fn split(&self, pass: &Pass, [operators, experts]: [f64; 2], rows: u64) -> PassOverhead {
+        let alone = self.beside(pass, operators);
+        let small_kernels = alone.small_kernels + self.small_kernels;
+        let kernels = operators + small_kernels;
+        let launches = match self.is_captured(pass.rows, pass.has_prompts()) {
+            true => 2.0 * alone.launches,
+            false => waiting(kernels, 2.0 * self.launches),
+        };
+        let [around, experts] = [(kernels - experts) / 2.0, experts / 2.0];
+        let prompts = pass.has_prompts();
+        let exchanges = self.messages.both_ways(number(rows), prompts);
+        let works = self.messages.works(number(rows), prompts);
+        let mut links = self.messages.time(number(pass.rows), number(pass.gathered()));
+        let mut covered = [0.0; 2];
+        for ((exchange, work), covered) in exchanges.into_iter().zip(works).zip(&mut covered) {
+            let work = work.min(exchange);
+            *covered = (exchange - work - around).max(0.0);
+            links += 2.0 * work + *covered + (exchange - work - experts).max(0.0);
         }
+        links += exchanges[1] / self.messages.exchange_layers.max(1.0);
+        PassOverhead { small_kernels, launches, links, covered, ..alone }
     }
 }
 

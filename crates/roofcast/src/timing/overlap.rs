@@ -1,18 +1,24 @@
 //! Dual-batch overlap: a step as two microbatches, of which one computes while the other exchanges tokens.
 //!
-//! Knows: with c seconds of kernels and x seconds of exchanges in each microbatch, over L layers with experts, a step takes
-//! `max(2(c + s), 2x) + x/L`: the longer of both resources is always in use, except during the first exchange, beside which
-//! nothing computes. Of x, s seconds are work of multiprocessors. Low-latency kernels of DeepEP occupy them except while
-//! they wait for the network (README of deepseek-ai/DeepEP): s is the time of an equal exchange on one node, where copies
-//! over NVLink are the multiprocessors' own. Its normal kernels occupy 20, so that arithmetic is slower (vLLM's
-//! `VLLM_DBO_COMM_SMS`) and s is 0. Each microbatch reads all weights that it needs, and launches all kernels. A limit splits nothing: the longer of all kernels and all
-//! exchanges. Prompts' attention is divided evenly. Knows nothing about when engines overlap.
+//! Knows: two threads take turns at every exchange, so that the kernels of one microbatch before its exchange run beside
+//! the other's exchange (vLLM 0.33, docs/design/dbo.md). With a seconds of kernels around the experts, m of experts, d of
+//! dispatch and c of combination in each microbatch, over L layers with experts, a step takes
+//!
+//! `max(a, d) + max(m, d) + max(m, c) + max(a, c) + c/L`: dispatch beside the other's attention, and beside its experts;
+//! combination likewise; and the last combination, beside which nothing runs.
+//!
+//! Part of an exchange is work of multiprocessors, which adds to the kernels beside it. Low-latency kernels of DeepEP
+//! occupy them except while they wait for the network (README of deepseek-ai/DeepEP): their work is the time of an equal
+//! exchange on one node, where copies over NVLink are the multiprocessors' own. Its normal kernels occupy 20 instead, so
+//! that arithmetic is slower (vLLM's `VLLM_DBO_COMM_SMS`). Each microbatch reads all weights that it needs, and launches all
+//! kernels. A limit splits nothing: the longer of all kernels and all exchanges. Prompts' attention is divided evenly.
+//! Knows nothing about when engines overlap.
 
 use super::{PassOverhead, Timing};
 use crate::batch::Sequences;
 use crate::coefficients::KernelTimes;
-use crate::operator::Rows;
 use crate::operator::collective::Communication;
+use crate::operator::{Form, Rows};
 use crate::shares::BottleneckShares;
 use crate::step::{Contexts, Pass};
 use crate::units::{Picoseconds, number};
@@ -24,8 +30,17 @@ const OCCUPIED: f64 = 20.0;
 pub(super) struct Halves {
     operators: BottleneckShares<f64>,
     attention: BottleneckShares<f64>,
+    /// Seconds of routed experts, over both microbatches.
+    experts: f64,
     /// Rows of the larger microbatch.
     rows: u64,
+}
+
+impl Halves {
+    /// Seconds of all operators, and of routed experts among them.
+    fn operators(&self) -> [f64; 2] {
+        [self.operators.total() + self.attention.total(), self.experts]
+    }
 }
 
 impl Timing {
@@ -59,7 +74,7 @@ impl Timing {
     pub(super) fn halves(&self, pass: &Pass, products: [[f64; 2]; 2]) -> Halves {
         let Some(half) = self.half(pass) else {
             let (operators, attention) = self.operators_of(pass, products);
-            return Halves { operators, attention, rows: pass.rows };
+            return Halves { operators, attention, experts: 0.0, rows: pass.rows };
         };
         let computed = self.products(Rows::Computed, half.rows);
         let (one, of_half) = self.operators_of(&half, [computed, [0.0; 2]]);
@@ -74,7 +89,10 @@ impl Timing {
             compute: shares.compute * self.slowdown(pass),
             ..shares
         };
-        Halves { operators: slower(operators), attention: slower(attention), rows: half.rows }
+        let experts = self.model.operators.iter().enumerate();
+        let experts = experts.filter(|(_, operator)| matches!(operator.form, Form::Experts(_)));
+        let experts = experts.map(|(index, _)| self.time_of_step(index, pass).iter().sum::<f64>()).sum();
+        Halves { operators: slower(operators), attention: slower(attention), experts, rows: half.rows }
     }
 
     /// Factor on arithmetic for multiprocessors that the exchange occupies.
@@ -88,15 +106,17 @@ impl Timing {
 
     /// Overhead of a step that overlaps.
     pub(super) fn beside_halves(&self, pass: &Pass, halves: &Halves) -> PassOverhead {
-        let batches = if self.splits(pass) { 2.0 } else { 1.0 };
-        let operators = halves.operators.total() + halves.attention.total();
-        self.overhead.overlapped(pass, operators, batches, halves.rows)
+        match self.splits(pass) {
+            true => self.overhead.split(pass, halves.operators(), halves.rows),
+            false => self.overhead.overlapped(pass, halves.operators()[0]),
+        }
     }
 
-    /// Seconds of exchanges of a pass beyond its kernels, which more work would hide; 0 without overlap.
-    pub(super) fn hidden(&self, pass: &Pass) -> f64 {
+    /// Seconds of dispatch and of combination beyond the kernels beside them, which more attention would hide; 0 without
+    /// overlap.
+    pub(super) fn hidden(&self, pass: &Pass) -> [f64; 2] {
         if !self.overlaps(pass) {
-            return 0.0;
+            return [0.0; 2];
         }
         self.beside_halves(pass, &self.halves(pass, self.all_products(pass))).covered
     }
@@ -111,7 +131,7 @@ impl Timing {
     /// Compute-bound and memory-bound seconds of the operator at `index` in all its layers of a whole step.
     pub(crate) fn time_of_step(&self, index: usize, pass: &Pass) -> [f64; 2] {
         let operator = &self.model.operators[index];
-        let sampled = matches!(operator.form, crate::operator::Form::Product { rows: Rows::Sampled, .. });
+        let sampled = matches!(operator.form, Form::Product { rows: Rows::Sampled, .. });
         let divided = operator.kind.attends() && !pass.chunks.is_empty();
         match self.half(pass).filter(|_| !sampled) {
             None => self.time(index, pass),
