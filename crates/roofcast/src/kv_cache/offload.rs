@@ -12,8 +12,8 @@ mod lru;
 use super::prefix::{Content, ContentMap};
 use crate::spec::EvictionPolicy;
 use arc::Arc;
-use lru::Lru;
-use std::collections::{BTreeMap, BTreeSet};
+use lru::{Lru, Seat};
+use std::collections::BTreeMap;
 
 /// Number of contents whose offers are counted: vLLM's `max_tracker_size`.
 const TRACKED: usize = 64_000;
@@ -41,19 +41,19 @@ pub(crate) struct Offer {
     pub(crate) evicted: Vec<Content>,
 }
 
-/// Chunks that one request has used.
-#[derive(Debug, Clone, Default)]
-struct Use {
-    chunks: BTreeMap<Content, u32>,
-    inserted: BTreeSet<Content>,
-    reused: BTreeSet<Content>,
-    missed: BTreeSet<Content>,
-}
-
 #[derive(Debug, Clone)]
 enum Policy {
     Lru(Lru),
     Arc(Box<Arc>),
+}
+
+/// A chunk on the host.
+#[derive(Debug, Clone, Copy)]
+struct Resident {
+    /// Number of loads that pin the chunk; `None` while the chunk is in transfer from the device.
+    pins: Option<u32>,
+    /// Record of the chunk in the order of use, if that is [`Lru`].
+    seat: Seat,
 }
 
 /// Host tier of the KV cache.
@@ -62,13 +62,13 @@ pub(crate) struct Offload {
     capacity: usize,
     /// Number of offers of a chunk at which it is stored; values below 2 store it at the first.
     store_threshold: u32,
-    /// Number of loads that pin each chunk; `None` while the chunk is in transfer from the device.
-    chunks: ContentMap<Option<u32>>,
+    chunks: ContentMap<Resident>,
     policy: Policy,
     idle: usize,
     storing: usize,
     offers: Offers,
-    uses: BTreeMap<u64, Use>,
+    /// Chunks that each request has used, sorted.
+    uses: BTreeMap<u64, Vec<Chunk>>,
 }
 
 impl Offload {
@@ -99,26 +99,30 @@ impl Offload {
     pub(crate) fn residence(&self, content: Content) -> Residence {
         match self.chunks.get(&content) {
             None => Residence::Absent,
-            Some(None) => Residence::Storing,
-            Some(Some(_)) => Residence::Ready,
+            Some(Resident { pins: None, .. }) => Residence::Storing,
+            Some(_) => Residence::Ready,
         }
     }
 
     /// Pins ready chunks while a request loads them.
     pub(crate) fn load(&mut self, request: u64, chunks: &[Chunk]) {
-        let reused: Vec<Content> = chunks.iter().map(|(_, content)| *content).collect();
-        self.pin(&reused);
-        self.record(request, chunks, &reused);
+        self.pin(chunks.iter().map(|(_, content)| content));
+        let seat = |content| self.chunks.get(content).map(|resident| resident.seat);
+        let used: Vec<Used> = chunks.iter().map(|chunk| (*chunk, seat(&chunk.1))).collect();
+        if let Policy::Arc(arc) = &mut self.policy {
+            arc.reused(request, chunks.iter().map(|(_, content)| *content));
+        }
+        self.record(request, &used);
     }
 
     /// Pins ready chunks while they are read; their order of use is unchanged.
-    pub(crate) fn pin(&mut self, contents: &[Content]) {
+    pub(crate) fn pin<'a>(&mut self, contents: impl Iterator<Item = &'a Content>) {
         for content in contents {
-            if let Some(Some(pins)) = self.chunks.get_mut(content) {
+            if let Some(Resident { pins: Some(pins), seat }) = self.chunks.get_mut(content) {
                 *pins += 1;
                 if *pins == 1 {
                     self.idle -= 1;
-                    self.policy.pinned(*content);
+                    self.policy.set_idle((*content, *seat), false);
                 }
             }
         }
@@ -127,148 +131,132 @@ impl Offload {
     /// Unpins chunks that have been read.
     pub(crate) fn loaded(&mut self, contents: &[Content]) {
         for content in contents {
-            if let Some(Some(pins)) = self.chunks.get_mut(content) {
+            if let Some(Resident { pins: Some(pins), seat }) = self.chunks.get_mut(content) {
                 *pins -= 1;
                 if *pins == 0 {
                     self.idle += 1;
-                    self.policy.unpinned(*content);
+                    self.policy.set_idle((*content, *seat), true);
                 }
             }
         }
     }
 
-    /// Offers chunks of a request for storage; `None`, and no change, if the missing ones do not all fit.
+    /// Offers chunks of a request for storage; `None`, and nothing stored, if the missing ones do not all fit.
     pub(crate) fn offer(&mut self, request: u64, chunks: &[Chunk]) -> Option<Offer> {
         let counted = self.store_threshold >= 2;
         if counted {
             self.offers.count(chunks.iter().map(|(_, content)| *content));
         }
-        let (mut missing, mut ready) = (Vec::new(), Vec::new());
-        for &(place, content) in chunks {
-            match self.residence(content) {
-                Residence::Absent => missing.push((place, content)),
-                Residence::Ready => ready.push(content),
-                Residence::Storing => {}
+        let (mut missing, mut used, mut present) = (Vec::new(), Vec::new(), Vec::new());
+        for &chunk in chunks {
+            match self.chunks.get(&chunk.1) {
+                None if counted && self.offers.of(chunk.1) < self.store_threshold => {}
+                None => {
+                    missing.push(chunk);
+                    used.push((chunk, None));
+                }
+                Some(Resident { pins, seat }) => {
+                    present.push(*seat);
+                    if pins.is_some() {
+                        used.push((chunk, Some(*seat)));
+                    }
+                }
             }
         }
-        if counted {
-            missing.retain(|(_, content)| self.offers.of(*content) >= self.store_threshold);
+        if let Policy::Arc(arc) = &mut self.policy {
+            arc.missed(request, missing.iter().map(|(_, content)| *content));
+            let ready = used.iter().filter(|(_, seat)| seat.is_some());
+            arc.reused(request, ready.map(|((_, content), _)| *content));
         }
-        let usage = self.uses.entry(request).or_default();
-        let new: Vec<Content> = missing
-            .iter()
-            .map(|(_, content)| *content)
-            .filter(|content| usage.missed.insert(*content))
-            .collect();
-        self.policy.missed(&new);
-        let known: BTreeSet<Content> =
-            missing.iter().map(|(_, content)| *content).chain(ready.iter().copied()).collect();
-        let recorded: Vec<Chunk> =
-            chunks.iter().copied().filter(|(_, content)| known.contains(content)).collect();
-        self.record(request, &recorded, &ready);
+        self.record(request, &used);
         let excess = (self.chunks.len() + missing.len()).saturating_sub(self.capacity);
-        let offered: BTreeSet<Content> = chunks.iter().map(|(_, content)| *content).collect();
         if excess > self.idle {
             return None;
         }
-        let evicted = self.policy.evict(excess, &offered)?;
+        let evicted = match &mut self.policy {
+            _ if excess == 0 => Vec::new(),
+            Policy::Lru(lru) => lru.evict(excess, &present)?,
+            Policy::Arc(arc) => arc.evict(excess, chunks.iter().map(|(_, content)| *content))?,
+        };
         self.idle -= evicted.len();
         for content in &evicted {
             self.chunks.remove(content);
         }
-        for &(place, content) in &missing {
-            self.chunks.insert(content, None);
-            self.policy.insert(request, (place, content));
+        let seats = self.policy.insert(request, &missing);
+        for ((_, content), seat) in missing.iter().zip(seats) {
+            self.chunks.insert(*content, Resident { pins: None, seat });
         }
         self.storing += missing.len();
-        let stored: Vec<Content> = missing.into_iter().map(|(_, content)| content).collect();
-        self.uses.entry(request).or_default().inserted.extend(&stored);
+        let stored = missing.into_iter().map(|(_, content)| content).collect();
         Some(Offer { stored, evicted })
     }
 
     /// Marks chunks as ready after their transfer from the device.
     pub(crate) fn stored(&mut self, contents: &[Content]) {
         for content in contents {
-            if let Some(pins @ None) = self.chunks.get_mut(content) {
+            if let Some(Resident { pins: pins @ None, seat }) = self.chunks.get_mut(content) {
                 *pins = Some(0);
                 self.storing -= 1;
                 self.idle += 1;
-                self.policy.unpinned(*content);
+                self.policy.set_idle((*content, *seat), true);
             }
         }
     }
 
     /// Ends a request: the chunks that it used become the newest, its first chunk newest of all.
     pub(crate) fn end(&mut self, request: u64) {
-        let Some(usage) = self.uses.remove(&request) else { return };
-        let mut chunks: Vec<(u32, Content)> =
-            usage.chunks.iter().map(|(content, place)| (*place, *content)).collect();
-        chunks.sort_unstable();
-        let order = chunks.iter().rev().map(|(_, content)| *content);
+        let Some(chunks) = self.uses.remove(&request) else { return };
+        let resident = &self.chunks;
         match &mut self.policy {
-            Policy::Lru(lru) => {
-                lru.end(request, order);
-            }
-            Policy::Arc(arc) => arc.end(order, &usage.inserted, &usage.reused),
+            Policy::Lru(lru) => lru.end(
+                request,
+                chunks.iter().filter_map(|(place, content)| Some((*place, resident.get(content)?.seat))),
+            ),
+            Policy::Arc(arc) => arc.end(request, chunks.iter().rev().map(|(_, content)| *content)),
         }
     }
 
-    /// Records that a request uses chunks, of which `reused` were ready on the host.
-    fn record(&mut self, request: u64, chunks: &[Chunk], reused: &[Content]) {
-        let usage = self.uses.entry(request).or_default();
-        let new: Vec<Chunk> = chunks
-            .iter()
-            .copied()
-            .filter(|(place, content)| usage.chunks.insert(*content, *place).is_none())
-            .collect();
-        let reused = reused.iter().filter(|content| !usage.inserted.contains(*content));
-        let reused: Vec<Content> = reused.copied().collect();
-        usage.reused.extend(reused);
+    /// Records that a request uses chunks.
+    fn record(&mut self, request: u64, used: &[Used]) {
+        let chunks = self.uses.entry(request).or_default();
+        let mut new = Vec::new();
+        for &(chunk, seat) in used {
+            if chunks.last().is_none_or(|last| *last < chunk) {
+                chunks.push(chunk);
+            } else if let Err(at) = chunks.binary_search(&chunk) {
+                chunks.insert(at, chunk);
+            } else {
+                continue;
+            }
+            new.extend(seat.map(|seat| (chunk.0, seat)));
+        }
         if let Policy::Lru(lru) = &mut self.policy
             && !new.is_empty()
         {
-            lru.access(request, &new);
+            lru.access(request, new.into_iter());
         }
     }
 }
 
+/// A chunk that a request uses, with its record in the order of use if it is on the host.
+type Used = (Chunk, Option<Seat>);
+
 impl Policy {
-    fn insert(&mut self, request: u64, chunk: Chunk) {
+    fn insert(&mut self, request: u64, chunks: &[Chunk]) -> Vec<Seat> {
         match self {
-            Policy::Lru(lru) => lru.insert(request, chunk),
-            Policy::Arc(arc) => arc.insert(chunk.1),
+            Policy::Lru(lru) => lru.insert(request, chunks),
+            Policy::Arc(arc) => {
+                chunks.iter().for_each(|(_, content)| arc.insert(request, *content));
+                vec![0; chunks.len()]
+            }
         }
     }
 
-    /// Marks a chunk as not evictable.
-    fn pinned(&mut self, content: Content) {
+    /// Sets whether a chunk may be evicted.
+    fn set_idle(&mut self, (content, seat): (Content, Seat), idle: bool) {
         match self {
-            Policy::Lru(lru) => lru.pinned(content),
-            Policy::Arc(arc) => arc.pinned(content),
-        }
-    }
-
-    /// Marks a chunk as evictable.
-    fn unpinned(&mut self, content: Content) {
-        match self {
-            Policy::Lru(lru) => lru.unpinned(content),
-            Policy::Arc(arc) => arc.unpinned(content),
-        }
-    }
-
-    /// Informs the policy of contents that are offered and not resident.
-    fn missed(&mut self, contents: &[Content]) {
-        match self {
-            Policy::Lru(lru) => lru.touch(contents),
-            Policy::Arc(arc) => arc.missed(contents),
-        }
-    }
-
-    /// Evicts `count` idle chunks that are not in `offered`; `None` if there are fewer.
-    fn evict(&mut self, count: usize, offered: &BTreeSet<Content>) -> Option<Vec<Content>> {
-        match self {
-            Policy::Lru(lru) => lru.evict(count, offered),
-            Policy::Arc(arc) => arc.evict(count, offered),
+            Policy::Lru(lru) => lru.set_idle(seat, idle),
+            Policy::Arc(arc) => arc.set_idle(content, idle),
         }
     }
 }

@@ -59,11 +59,11 @@ impl Content {
     }
 }
 
-/// Map from contents to values. Contents are hashes already. The order of the map has no effect, because the map is
-/// never iterated.
+/// Map from contents to values. The order of the map has no effect, because the map is never iterated.
 pub(crate) type ContentMap<T> = HashMap<Content, T, BuildHasherDefault<Hashed>>;
 
-/// Hasher that uses the content itself as hash.
+/// Hasher of contents, one multiplication each. A content that its owner alone can hold is two small numbers, and the
+/// map's slots and tags come from different bits of the hash, so that each must depend on both numbers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Hashed(u64);
 
@@ -75,7 +75,8 @@ impl Hasher for Hashed {
         bytes.iter().for_each(|b| self.0 = self.0.rotate_left(8) ^ u64::from(*b));
     }
     fn write_u128(&mut self, content: u128) {
-        self.0 = content as u64;
+        let product = (content as u64 ^ (content >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
     }
 }
 

@@ -5,7 +5,15 @@
 
 use super::Content;
 use crate::kv_cache::recency::Recency;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Contents of one request.
+#[derive(Debug, Clone, Default)]
+struct Use {
+    inserted: BTreeSet<Content>,
+    reused: BTreeSet<Content>,
+    missed: BTreeSet<Content>,
+}
 
 #[derive(Debug, Clone)]
 pub(super) struct Arc {
@@ -17,6 +25,7 @@ pub(super) struct Arc {
     recent_ghosts: Recency,
     frequent_ghosts: Recency,
     idle: BTreeSet<Content>,
+    uses: BTreeMap<u64, Use>,
 }
 
 impl Arc {
@@ -29,26 +38,39 @@ impl Arc {
             recent_ghosts: Recency::default(),
             frequent_ghosts: Recency::default(),
             idle: BTreeSet::new(),
+            uses: BTreeMap::new(),
         }
     }
 
-    pub(super) fn insert(&mut self, content: Content) {
+    /// Adds a chunk that a request stores; it is not idle yet.
+    pub(super) fn insert(&mut self, request: u64, content: Content) {
+        self.uses.entry(request).or_default().inserted.insert(content);
         self.recent.push(content);
         self.recent_ghosts.remove(content);
         self.frequent_ghosts.remove(content);
     }
 
-    pub(super) fn pinned(&mut self, content: Content) {
-        self.idle.remove(&content);
+    /// Sets whether a chunk may be evicted.
+    pub(super) fn set_idle(&mut self, content: Content, idle: bool) {
+        if idle {
+            self.idle.insert(content);
+        } else {
+            self.idle.remove(&content);
+        }
     }
 
-    pub(super) fn unpinned(&mut self, content: Content) {
-        self.idle.insert(content);
+    /// Records ready chunks that a request uses and did not store.
+    pub(super) fn reused(&mut self, request: u64, contents: impl Iterator<Item = Content>) {
+        let Use { inserted, reused, .. } = self.uses.entry(request).or_default();
+        reused.extend(contents.filter(|content| !inserted.contains(content)));
     }
 
-    /// Moves the target size of T1 by each of `contents` that is a ghost, from the last to the first.
-    pub(super) fn missed(&mut self, contents: &[Content]) {
-        for &content in contents.iter().rev() {
+    /// Moves the target size of T1 by each of `contents` that is a ghost and that the request misses for the first
+    /// time, from the last to the first.
+    pub(super) fn missed(&mut self, request: u64, contents: impl Iterator<Item = Content>) {
+        let missed = &mut self.uses.entry(request).or_default().missed;
+        let new: Vec<Content> = contents.filter(|content| missed.insert(*content)).collect();
+        for content in new.into_iter().rev() {
             let (recent, frequent) = (self.recent_ghosts.len() as f64, self.frequent_ghosts.len() as f64);
             if self.recent_ghosts.has(content) {
                 self.target = (self.target + (frequent / recent).max(1.0)).min(self.capacity as f64);
@@ -61,12 +83,9 @@ impl Arc {
     }
 
     /// Ends a request: chunks that the request only stored stay in their list, chunks that it reused become frequent.
-    pub(super) fn end(
-        &mut self,
-        order: impl Iterator<Item = Content>,
-        inserted: &BTreeSet<Content>,
-        reused: &BTreeSet<Content>,
-    ) {
+    /// `order` is the order in which they become the newest of their list.
+    pub(super) fn end(&mut self, request: u64, order: impl Iterator<Item = Content>) {
+        let Use { inserted, reused, .. } = self.uses.remove(&request).unwrap_or_default();
         for content in order {
             let reused = reused.contains(&content);
             if inserted.contains(&content) && !reused {
@@ -81,7 +100,13 @@ impl Arc {
         }
     }
 
-    pub(super) fn evict(&mut self, count: usize, offered: &BTreeSet<Content>) -> Option<Vec<Content>> {
+    /// Evicts `count` idle chunks that are not in `offered`; `None`, and no change, if there are fewer.
+    pub(super) fn evict(
+        &mut self,
+        count: usize,
+        offered: impl Iterator<Item = Content>,
+    ) -> Option<Vec<Content>> {
+        let offered: BTreeSet<Content> = offered.collect();
         let may_go = |content: &Content| self.idle.contains(content) && !offered.contains(content);
         let mut recent = self.recent.iter().filter(may_go);
         let mut frequent = self.frequent.iter().filter(may_go);

@@ -174,15 +174,18 @@ impl Scheduler {
     fn fits(&self, id: RequestId, rooms: &[Room], end: u64, reserved: u64) -> bool {
         let config = &self.config;
         let known = self.requests[id].known();
-        let (mut needed, mut whole, mut overhead) = (0, 0, self.kept());
-        for (group, (room, window)) in rooms.iter().zip(&config.windows).enumerate() {
+        let (mut needed, mut whole) = (0, 0);
+        for (room, window) in rooms.iter().zip(&config.windows) {
             needed += end.div_ceil(config.block_size).saturating_sub(room.start);
             whole +=
                 known.div_ceil(config.block_size).min(self.most_blocks(*window)).saturating_sub(room.start);
-            overhead += self.pool.unheld(&self.found(id, group, room.hits.clone()));
         }
         let whole = if config.scheduler_reserve_full_isl { whole } else { 0 };
-        whole.max(needed + reserved) + overhead <= self.pool.free()
+        let room = self.pool.free().checked_sub(whole.max(needed + reserved) + self.kept());
+        room.is_some_and(|room| {
+            let hits = rooms.iter().enumerate().map(|(group, room)| self.found(id, group, room.hits.clone()));
+            hits.map(|hits| self.pool.unheld(&hits)).sum::<u64>() <= room
+        })
     }
 
     /// Takes the cached blocks, and allocates blocks for `tokens` tokens after `computed` ones.
@@ -267,7 +270,7 @@ impl Scheduler {
                 let alike: Vec<usize> = (0..windows.len()).filter(|g| windows[*g] == *window).collect();
                 let has = |index: usize| alike.iter().all(|group| self.find(id, *group, index).is_some());
                 hits = match window {
-                    None => (0..hits).take_while(|index| has(*index)).count(),
+                    None => first_absent(hits, has),
                     Some(window) => self.window_hit(*window, hits, has),
                 };
             }
@@ -349,6 +352,19 @@ impl Scheduler {
         }
         count
     }
+}
+
+/// The first of `count` blocks that is not cached, by bisection: a request frees its blocks from the last to the first,
+/// and with full attention the holder of a block holds all blocks before it, so that no cached block follows an absent
+/// one.
+fn first_absent(count: usize, has: impl Fn(usize) -> bool) -> usize {
+    let (mut present, mut end) = (0, count);
+    while present < end {
+        let middle = present + (end - present) / 2;
+        if has(middle) { present = middle + 1 } else { end = middle }
+    }
+    debug_assert!((0..count).find(|index| !has(*index)).unwrap_or(count) == present);
+    present
 }
 
 /// Number of `tokens`, from the first on, that are outside the window of every later token.

@@ -9,6 +9,7 @@
 mod frees;
 mod lookup;
 mod storage;
+mod taken;
 
 use super::blocks::{Admission, Table};
 use super::transfers::{OffloadConfig, StoredChunk, Transfers};
@@ -18,6 +19,7 @@ use crate::kv_cache::paged::Block;
 use crate::kv_cache::prefix::Content;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use storage::Storage;
+use taken::Taken;
 
 /// Progress of a request's asynchronous load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -74,7 +76,7 @@ pub(super) struct Tier {
     /// Contents of the chunks that asynchronous loads in flight transfer.
     loading: BTreeSet<Content>,
     /// Blocks allocated in this step.
-    taken: BTreeSet<Block>,
+    taken: Taken,
     /// Number of tokens loaded synchronously in this step.
     sync_tokens: u64,
     /// Requests that ended since the last step, in order.
@@ -101,7 +103,7 @@ impl Tier {
             fences: BTreeMap::new(),
             orphans: BTreeMap::new(),
             loading: BTreeSet::new(),
-            taken: BTreeSet::new(),
+            taken: Taken::default(),
             sync_tokens: 0,
             ended: Vec::new(),
             waiting: VecDeque::new(),
@@ -128,7 +130,7 @@ impl Tier {
 
     /// Begins a new step.
     pub(super) fn begin(&mut self) {
-        self.taken.clear();
+        self.taken.begin();
         self.sync_tokens = 0;
         self.transfers = Transfers::default();
     }
@@ -286,6 +288,7 @@ impl Scheduler {
     /// Ends a step: flushes jobs whose blocks the step allocated, and stores the chunks that the step completes.
     pub(super) fn connect(&mut self, step: &mut Step) {
         let Some(mut tier) = self.tier.take() else { return };
+        let mut new: Vec<Block> = Vec::new();
         for (id, _) in &step.scheduled {
             let Some(state) = tier.states.get_mut(id) else { continue };
             if step.new.contains(id) || step.resumed.contains(id) {
@@ -294,11 +297,11 @@ impl Scheduler {
             let tables = &self.requests[*id].tables;
             state.tables.resize(tables.len(), Vec::new());
             for (seen, table) in state.tables.iter_mut().zip(tables) {
-                let new = &table.blocks[seen.len()..];
-                tier.taken.extend(new);
-                seen.extend(new);
+                new.extend(&table.blocks[seen.len()..]);
+                seen.extend(&table.blocks[seen.len()..]);
             }
         }
+        tier.taken.extend(&new);
         if !step.scheduled.is_empty() {
             tier.decided += 1;
         }
@@ -308,7 +311,7 @@ impl Scheduler {
             tier.transfers.flush.extend(state.jobs.iter().filter(fresh));
         }
         for (block, jobs) in &tier.fences {
-            if tier.taken.contains(block) {
+            if tier.taken.has(*block) {
                 tier.transfers.flush.extend(jobs);
             }
         }
@@ -378,7 +381,9 @@ impl Scheduler {
         if offer.stored.is_empty() {
             return;
         }
-        offered.retain(|(_, (_, content))| offer.stored.contains(content));
+        // Stored contents are in the order in which they were offered.
+        let mut stored = offer.stored.iter().peekable();
+        offered.retain(|(_, (_, content))| stored.next_if_eq(&content).is_some());
         let blocks_of = |of_window: bool| {
             let groups =
                 offered.iter().filter(|(group, _)| self.config.windows[*group].is_some() == of_window);
@@ -391,7 +396,7 @@ impl Scheduler {
         // Blocks outside a window may be freed while the request runs.
         let early = blocks_of(true);
         let blocks: Vec<Block> = blocks_of(false).into_iter().chain(early.iter().copied()).collect();
-        let taken = r.finished && blocks.iter().any(|block| tier.taken.contains(block));
+        let taken = r.finished && blocks.iter().any(|block| tier.taken.has(*block));
         let job = tier.start(Job { id, contents: offer.stored, blocks: Some(blocks), sync: false });
         tier.transfers.stores.push((job, id, offered));
         if r.finished {

@@ -45,22 +45,24 @@ impl Scheduler {
         let (first, end) = ((local / chunk) as usize, (most / chunk) as usize);
         let content = |(group, index): (usize, usize)| r.contents[(index + 1) * per - 1].of_group(group);
         if tier.storage.is_some() {
-            let chunks: Vec<Chunk> = (first..end).map(|index| (index as u32, content((0, index)))).collect();
-            if !tier.promote(id, &chunks) {
+            let chunks = (first..end).map(|index| (index as u32, content((0, index))));
+            if !tier.promote(id, chunks) {
                 return External::Later;
             }
         }
         let found = |at| tier.host.residence(content(at)) != Residence::Absent;
         let last = agreed(&self.config.windows, first..end, chunk, found);
         let needed = || needed(&self.config.windows, first..last, chunk).map(content);
-        if needed().any(|content| tier.host.residence(content) == Residence::Storing) {
+        let stores = tier.host.counts()[2] > 0;
+        if stores && needed().any(|content| tier.host.residence(content) == Residence::Storing) {
             return External::Later;
         }
         let end = last as u64 * chunk;
         if end < local + chunk {
             return External::Sync(0);
         }
-        if self.config.enable_prefix_caching && needed().any(|content| tier.loading.contains(&content)) {
+        let loads = self.config.enable_prefix_caching && !tier.loading.is_empty();
+        if loads && needed().any(|content| tier.loading.contains(&content)) {
             return External::Later;
         }
         let tokens = end - local;
@@ -93,8 +95,9 @@ impl Scheduler {
         if !sync {
             tier.loading.extend(&contents);
         }
-        let promoted = tier.states.get(&id).map_or(0, |state| {
-            let of_storage = contents.iter().filter(|content| state.promoted.contains(content));
+        // A chunk that is loaded again after a preemption comes from the host.
+        let promoted = tier.states.get_mut(&id).map_or(0, |state| {
+            let of_storage = contents.iter().filter(|content| state.promoted.remove(content));
             (of_storage.count() as u64 * chunk).min(tokens)
         });
         let job = tier.start(Job { id, contents, blocks: None, sync });

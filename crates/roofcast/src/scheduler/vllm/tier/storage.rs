@@ -50,16 +50,16 @@ impl Storage {
 impl Tier {
     /// Promotes the chunks of a request that storage has and the host lacks, up to the first chunk that neither has.
     /// Returns false if the request must wait a step for the answer of storage.
-    pub(super) fn promote(&mut self, id: RequestId, chunks: &[Chunk]) -> bool {
+    pub(super) fn promote(&mut self, id: RequestId, chunks: impl Iterator<Item = Chunk> + Clone) -> bool {
         let (Some(storage), Some(state)) = (&mut self.storage, self.states.get_mut(&id)) else { return true };
-        let is_absent = |&(_, content): &Chunk| self.host.residence(content) == Residence::Absent;
-        if !state.asked && chunks.iter().any(is_absent) {
+        let is_absent = |(_, content): Chunk| self.host.residence(content) == Residence::Absent;
+        if !state.asked && chunks.clone().any(is_absent) {
             state.asked = true;
             self.transfers.asked = true;
             return false;
         }
         let mut promoted = Vec::new();
-        for &(place, content) in chunks {
+        for (place, content) in chunks {
             if self.host.residence(content) != Residence::Absent {
                 continue;
             }
@@ -85,7 +85,7 @@ impl Tier {
         let missing = contents.iter().copied().filter(|content| !storage.chunks.has(*content));
         let missing: Vec<Content> = missing.collect();
         if !missing.is_empty() {
-            self.host.pin(&missing);
+            self.host.pin(missing.iter());
             storage.submit(missing, false);
         }
     }
