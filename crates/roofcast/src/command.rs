@@ -286,24 +286,19 @@ mod tests {
 
     #[test]
     fn experts_on_many_ranks_are_read() {
-        let text = "vllm serve m -dp 32 -ep --all2all-backend deepep_low_latency --enable-dbo --enable-eplb \
-                    --eplb-config '{\"num_redundant_experts\": 32}' --dbo-decode-token-threshold 64";
-        let expected = "all2all_backend = \"deepep_low_latency\"\nenable_dbo = true\ndbo_decode_token_threshold = 64\n\
-                        enable_eplb = true\nnum_redundant_experts = 32";
-        assert_eq!(spec(text)["engine"]["experts"], toml::Value::Table(expected.parse().unwrap()));
-        assert_eq!(
-            read("vllm serve m -dp 32 -ep --all2all-backend pplx").unwrap().unmodelled,
-            ["--all2all-backend"]
-        );
-        let alone = read("vllm serve m -tp 8 -ep --all2all-backend deepep_low_latency").unwrap();
-        assert!(alone.notes[0].contains("--all2all-backend"), "{:?}", alone.notes);
-        let text = "sglang serve --model-path m --tp 16 --dp 16 --enable-dp-attention --moe-a2a-backend deepep \
-                    --deepep-mode normal --enable-two-batch-overlap --enable-eplb --ep-num-redundant-experts 32";
-        let table = spec(text);
-        let expected = "all2all_backend = \"deepep_high_throughput\"\nenable_dbo = true\nenable_eplb = true\n\
+        let text = "vllm serve m -dp 32 -tp 2 -ep -dcp 2 --all2all-backend deepep_low_latency --enable-dbo --enable-eplb \
+                    --eplb-config '{\"num_redundant_experts\": 32}'";
+        let expected = "all2all_backend = \"deepep_low_latency\"\nenable_dbo = true\nenable_eplb = true\n\
                         num_redundant_experts = 32";
-        assert_eq!(table["engine"]["experts"], toml::Value::Table(expected.parse().unwrap()));
-        assert_eq!(table["parallelism"]["ep"], 16.into());
+        assert_eq!(spec(text)["engine"]["experts"], toml::Value::Table(expected.parse().unwrap()));
+        assert_eq!(spec(text)["engine"]["decode_context_parallel_size"], 2.into());
+        let told = |flags: &str| read(&format!("vllm serve m -ep --all2all-backend {flags}")).unwrap();
+        assert_eq!(told("pplx -dp 32").unmodelled, ["--all2all-backend"]);
+        assert!(told("deepep_low_latency -tp 8").notes[0].contains("--all2all-backend"));
+        let text = "sglang serve --model-path m --tp 16 --dp 16 --enable-dp-attention --moe-a2a-backend deepep \
+                    --deepep-mode low_latency --enable-two-batch-overlap --enable-eplb --ep-num-redundant-experts 32";
+        assert_eq!(spec(text)["engine"]["experts"], toml::Value::Table(expected.parse().unwrap()));
+        assert_eq!(spec(text)["parallelism"]["ep"], 16.into());
     }
 
     #[test]
@@ -362,7 +357,7 @@ mod tests {
     fn what_moves_weights_or_cache_is_refused_by_name() {
         for (text, name) in [
             ("vllm serve m --cpu-offload-gb 10", "--cpu-offload-gb"),
-            ("vllm serve m -tp 8 -dcp 8", "-dcp"),
+            ("vllm serve m -tp 8 -pcp 8", "-pcp"),
             ("sglang serve --model-path m --cpu-offload-gb 4", "--cpu-offload-gb"),
             ("VLLM_PP_LAYER_PARTITION=30,34 vllm serve m -pp 2", "VLLM_PP_LAYER_PARTITION"),
             (
@@ -373,7 +368,7 @@ mod tests {
             let refused = read(text).unwrap_err().to_string();
             assert!(refused.contains(name) && refused.contains("omitted"), "{text}: {refused}");
         }
-        assert!(read("vllm serve m --cpu-offload-gb 0 -dcp 1").is_ok());
+        assert!(read("vllm serve m --cpu-offload-gb 0 -pcp 1").is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod defaults;
 mod experts;
 mod formats;
 mod pages;
+mod sequences;
 mod shard;
 mod utilization;
 
@@ -47,6 +48,8 @@ pub struct Deployment {
     pub engine: EngineSettings,
     /// Settings of experts on several ranks.
     pub(crate) experts: ExpertRanks,
+    /// Ranks over which the cached tokens of a sequence are sharded; 1 if each rank has all tokens.
+    pub(crate) sequence_ranks: u64,
     /// True to use the nominal memory, to shard perfectly and to reserve nothing.
     pub ideal: bool,
     /// Bytes of each accelerator's memory that other processes hold when the engine starts.
@@ -220,6 +223,7 @@ impl Deployment {
             defaults::of(&options.engine, &accelerator, parallelism, &model),
         )?;
         let experts = ExpertRanks::resolve(&options.engine, &model, &accelerator, parallelism)?;
+        let sequence_ranks = sequences::ranks(&options.engine, &model, parallelism)?;
         assumptions.extend(engine.release.assumption());
         let weights = formats.name();
         let mut deployment = Deployment {
@@ -231,6 +235,7 @@ impl Deployment {
             parallelism,
             engine,
             experts,
+            sequence_ranks,
             ideal: options.ideal,
             memory_used,
             weight_bytes: Bytes::ZERO,
@@ -249,6 +254,7 @@ impl Deployment {
         if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
         }
+        deployment.engine.block_size *= sequence_ranks;
         deployment.draft = deployment.drafter()?.map(Box::new);
         deployment.other = deployment.elsewhere()?.map(Box::new);
         Ok(deployment)
@@ -324,7 +330,8 @@ impl Deployment {
             replicas: Some(replicas),
             ..RequestedParallelism::default()
         };
-        let engine = EngineSpec { speculative: None, ..self.asked.engine.clone() };
+        let engine =
+            EngineSpec { speculative: None, decode_context_parallel_size: None, ..self.asked.engine.clone() };
         let options = DeploymentOptions { parallelism, engine, ..DeploymentOptions::default() };
         let mut draft = Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
             .map_err(|e| e.within(place))?;
@@ -345,6 +352,12 @@ impl Deployment {
     pub(crate) fn kv_parts(&self, heads: u64) -> u64 {
         let tp = self.parallelism.tp;
         if self.ideal || self.accelerator.vendor == "google" { tp } else { tp.min(heads) }
+    }
+
+    /// Parts into which the ranks divide a layer's cache of keys and values of `heads` heads, or of latents without heads:
+    /// by heads, and by tokens under decode context parallelism.
+    pub(crate) fn cache_parts(&self, heads: Option<u64>) -> u64 {
+        heads.map_or(1, |heads| self.kv_parts(heads)) * self.sequence_ranks
     }
 
     /// Longest sequence in tokens that is served: the smaller of the model's and the engine's bound; `None` without

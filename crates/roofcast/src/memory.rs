@@ -359,8 +359,8 @@ fn parts(deployment: &Deployment, mixer: &Mixer) -> CacheParts {
         return CacheParts { cache: tp, index: tp, state: tp };
     }
     let cache = match mixer {
-        Mixer::Attention(a) | Mixer::Both(a, _) => deployment.kv_parts(a.kv_heads),
-        _ => 1,
+        Mixer::Attention(a) | Mixer::Both(a, _) => deployment.cache_parts(Some(a.kv_heads)),
+        _ => deployment.cache_parts(None),
     };
     CacheParts { cache, index: 1, state: mixer.state().map_or(1, |s| tp.min(s.heads).max(1)) }
 }
@@ -404,6 +404,6 @@ fn keeps_all(a: &Attention) -> bool {
 
 /// Bytes of one token's keys and values in one layer on a rank.
 fn token_bytes(deployment: &Deployment, a: &Attention) -> Bytes {
-    let parts = u128::from(deployment.kv_parts(a.kv_heads));
+    let parts = u128::from(deployment.cache_parts(Some(a.kv_heads)));
     deployment.kv.width.bytes(u128::from(a.kv_elements_per_token()).div_ceil(parts))
 }

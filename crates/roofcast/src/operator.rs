@@ -13,6 +13,7 @@ mod latent;
 mod lora;
 mod moe;
 mod recurrent;
+pub(crate) mod shared_sequences;
 
 use crate::batch::Sequences;
 use crate::deployment::{Block, Deployment, Gemm, PipelineStage};

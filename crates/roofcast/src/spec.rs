@@ -186,6 +186,8 @@ pub struct EngineSpec {
     pub watermark: Option<f64>,
     #[doc = about!("engine.mamba_ssm_dtype")]
     pub mamba_ssm_dtype: Option<StateDtype>,
+    #[doc = about!("engine.decode_context_parallel_size")]
+    pub decode_context_parallel_size: Option<u64>,
     #[doc = about!("engine.language_model_only")]
     pub language_model_only: Option<bool>,
     #[doc = about!("engine.enforce_eager")]

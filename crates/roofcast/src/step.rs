@@ -11,6 +11,7 @@
 //! modelled.
 
 mod kernels;
+mod pass;
 
 use crate::batch::{Batch, Seen, Sequences};
 use crate::deployment::Deployment;
@@ -110,19 +111,6 @@ pub(crate) struct Pass<'a> {
     pub(crate) longest: u64,
     /// True if a prompt ends in the microbatch.
     pub(crate) ends: bool,
-}
-
-impl Pass<'_> {
-    /// True if the pass computes prompts.
-    pub(crate) fn has_prompts(&self) -> bool {
-        self.longest > 0
-    }
-
-    /// Tokens that cross a rank's link where data-parallel ranks gather each other's: it receives those of the other
-    /// ranks, and sends its own at least once.
-    pub(crate) fn gathered(&self) -> u64 {
-        self.rows.max(self.tokens.saturating_sub(self.rows))
-    }
 }
 
 impl StepModel {

@@ -7,6 +7,7 @@
 mod messages;
 mod overhead;
 mod overlap;
+mod shared;
 
 use crate::batch::{Seen, Sequences};
 use crate::coefficients::{AttentionKernel, Coefficients, KernelTimes};

@@ -17,6 +17,8 @@ mod caches;
 mod comments;
 #[path = "suite/conformance.rs"]
 mod conformance;
+#[path = "suite/context_parallel.rs"]
+mod context_parallel;
 #[path = "suite/corpus.rs"]
 mod corpus;
 #[path = "suite/counted.rs"]

@@ -100,6 +100,8 @@ class DeploymentFlags(TypedDict, total=False):
     """Fraction of blocks kept free when admitting while others run [default: the scheduler's]"""
     mamba_ssm_dtype: Word | None
     """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
+    decode_context_parallel_size: int | None
+    """Tensor-parallel ranks that share the cached tokens of a sequence, in place of copies of KV heads or latents [default: 1]"""
     language_model_only: bool | None
     """Whether no encoders for images and sound are loaded [default: false]"""
     kv_cache_memory_bytes: int | None
@@ -479,6 +481,8 @@ class PlanFlags(TypedDict, total=False):
     """Fraction of blocks kept free when admitting while others run [default: the scheduler's]"""
     mamba_ssm_dtype: Word | None
     """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
+    decode_context_parallel_size: int | None
+    """Tensor-parallel ranks that share the cached tokens of a sequence, in place of copies of KV heads or latents [default: 1]"""
     language_model_only: bool | None
     """Whether no encoders for images and sound are loaded [default: false]"""
     kv_cache_memory_bytes: int | None

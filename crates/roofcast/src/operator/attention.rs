@@ -60,7 +60,7 @@ impl KernelBlocks {
 pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator> {
     let tp = deployment.parallelism.tp;
     let flops_per_pair = (2 * a.heads.div_ceil(tp) * (a.head_dim + a.v_head_dim)) as f64;
-    let elements = a.kv_elements_per_token() as f64 / deployment.kv_parts(a.kv_heads) as f64;
+    let elements = a.kv_elements_per_token() as f64 / deployment.cache_parts(Some(a.kv_heads)) as f64;
     let bytes_per_token = elements * deployment.kv.width.as_f64() / 8.0;
     let table = KernelBlocks::of(deployment);
     let [of_sequence, of_token] = table.linear();
@@ -76,7 +76,8 @@ pub(super) fn operators(deployment: &Deployment, a: &Attention) -> Vec<Operator>
         }),
         decode,
         shape: KernelShape::Grouped {
-            heads: a.heads.div_ceil(tp),
+            // Ranks that share the tokens of a sequence gather each other's queries.
+            heads: a.heads.div_ceil(tp) * deployment.sequence_ranks,
             group: a.heads.div_ceil(a.kv_heads.max(1)).max(1),
             head_dim: a.head_dim,
             window: if reach == u64::MAX { 0 } else { reach },

@@ -6,6 +6,7 @@
 //! card for every accelerator (`rail-optimized`).
 
 use super::exchange::{self, Exchange};
+use super::shared_sequences;
 use crate::accelerator::{Accelerator, Topology};
 use crate::deployment::Deployment;
 use crate::units::{ByteRate, Bytes, Picoseconds};
@@ -165,6 +166,8 @@ pub(crate) struct Links {
     pub(crate) exchange_latency: f64,
     /// Seconds per row of all-reduces, and of transfers between stages.
     row: [f64; 2],
+    /// Seconds per decode, and per cached token before a chunk of a prompt, of ranks that share the tokens of a sequence.
+    pub(crate) shared_sequences: [f64; 2],
     /// Seconds per row of exchanges with experts on other ranks, in steps of decodes and in steps with prompts.
     pub(crate) exchange_row: [f64; 2],
     /// Seconds per token that a data-parallel rank gathers from other ranks, without expert parallelism.
@@ -227,6 +230,7 @@ impl Links {
                 seconds_per_byte(chip, p.tp) * row_bytes * all_reduces as f64,
                 row_bytes / stage_rate.0 * stages,
             ],
+            shared_sequences: shared_sequences(deployment),
             exchange_row: exchange_row.map(|row| row * deployment.experts.busiest()),
             gather,
             hops: first.seconds() * all_reduces as f64
@@ -246,10 +250,19 @@ impl Links {
     }
 
     /// Messages of a pass of `rows` rows, for which a rank gathers `gathered` tokens; `prompts` is true if it computes
-    /// prompts.
-    pub(crate) fn communication(&self, rows: u64, gathered: u64, prompts: bool) -> Communication {
+    /// prompts; `shared` are its decodes, and the cached tokens before its prompts.
+    pub(crate) fn communication(
+        &self,
+        rows: u64,
+        gathered: u64,
+        prompts: bool,
+        shared: [f64; 2],
+    ) -> Communication {
         let of_rows = |seconds: f64| Picoseconds::from_seconds(seconds * rows as f64);
         let [all_reduce, pipeline] = self.row.map(of_rows);
+        let shared: f64 =
+            self.shared_sequences.iter().zip(shared).map(|(seconds, count)| seconds * count).sum();
+        let all_reduce = all_reduce + Picoseconds::from_seconds(shared);
         let all_to_all = of_rows(self.exchange_row[usize::from(prompts)]);
         Communication {
             all_reduces: self.all_reduces,
@@ -260,6 +273,15 @@ impl Links {
             latency: Picoseconds::from_seconds(self.hops),
         }
     }
+}
+
+/// Seconds per decode, and per cached token before a prompt, of ranks that share the tokens of a sequence, by bandwidth
+/// alone: a gather or a scatter moves half as many bytes as an all-reduce.
+fn shared_sequences(deployment: &Deployment) -> [f64; 2] {
+    let byte = seconds_per_byte(&deployment.accelerator, deployment.sequence_ranks) / 2.0;
+    shared_sequences::messages(deployment).iter().fold([0.0; 2], |[decode, cached], m| {
+        [decode + m.layers * m.decode.iter().sum::<f64>() * byte, cached + m.layers * m.cached * byte]
+    })
 }
 
 /// Seconds per byte of an all-reduce, by bandwidth alone.

@@ -30,7 +30,7 @@ impl LatentForm {
     fn of(deployment: &Deployment, l: &Latent, expansion_elements: u64) -> LatentForm {
         let p = deployment.parallelism;
         let heads = l.heads.div_ceil(p.tp);
-        let parts = if deployment.ideal { p.tp } else { 1 };
+        let parts = if deployment.ideal { p.tp } else { deployment.cache_parts(None) };
         LatentForm {
             reach: l.reach(),
             absorbed: (2 * heads * (2 * l.kv_lora_rank + l.qk_rope_head_dim)) as f64,
@@ -90,7 +90,10 @@ pub(super) fn operators(deployment: &Deployment, l: &Latent, block: &Block) -> V
     let attention = ContextForm {
         sequence: SequenceForm::Latent(form),
         decode,
-        shape: KernelShape::Latent { heads: l.heads.div_ceil(deployment.parallelism.tp) },
+        // Ranks that share the tokens of a sequence gather each other's queries.
+        shape: KernelShape::Latent {
+            heads: l.heads.div_ceil(deployment.parallelism.tp) * deployment.sequence_ranks,
+        },
         narrow: deployment.kv.width.as_f64() <= 8.5,
         weight_bytes: 0.0,
     };

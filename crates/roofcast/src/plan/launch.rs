@@ -224,6 +224,7 @@ pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     formats(&mut line, d)?;
     line.set("--tensor-parallel-size", p.tp);
     line.beyond("--pipeline-parallel-size", p.pp, 1);
+    line.beyond("--decode-context-parallel-size", d.sequence_ranks, 1);
     line.beyond("--data-parallel-size", p.attention_dp, 1);
     match p.ep {
         1 => {}
@@ -318,6 +319,7 @@ fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     // With data-parallel attention SGLang's tp is the number of all ranks.
     line.set("--tp-size", p.stage_ranks());
     line.beyond("--pp-size", p.pp, 1);
+    line.beyond("--dcp-size", d.sequence_ranks, 1);
     if p.attention_dp > 1 {
         line.set("--dp-size", p.attention_dp);
         line.flag("--enable-dp-attention");

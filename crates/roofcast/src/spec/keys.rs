@@ -203,6 +203,7 @@ keys! {
     rare("engine.scheduler_reserve_full_isl", "scheduler-reserve-full-isl", Switch, "whether admission needs room for the whole known sequence [default: the scheduler's]"),
     rare("engine.watermark", "watermark", Real, "fraction of blocks kept free when admitting while others run [default: the scheduler's]"),
     rare("engine.mamba_ssm_dtype", "mamba-ssm-dtype", Word, "dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"),
+    rare("engine.decode_context_parallel_size", "decode-context-parallel-size", Whole, "tensor-parallel ranks that share the cached tokens of a sequence, in place of copies of KV heads or latents [default: 1]"),
     rare("engine.language_model_only", "language-model-only", Switch, "whether no encoders for images and sound are loaded [default: false]"),
     rare("engine.kv_cache_memory_bytes", "kv-cache-memory-bytes", Whole, "bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"),
     rare("engine.enforce_eager", "enforce-eager", Switch, "whether the host launches every kernel of a step without a CUDA graph [default: false]"),

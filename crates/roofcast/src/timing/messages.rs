@@ -5,11 +5,13 @@
 //! on a sibling chip; without a measurement, three latencies of the link plus its bytes at a fraction of the link's
 //! rate. Knows nothing about which messages there are.
 
+use super::shared::SharedTimes;
 use crate::coefficients::{Coefficients, KernelTimes};
 use crate::deployment::{BusiestRank, Deployment};
 use crate::kernel_time::{Basis, Kernels};
 use crate::operator::collective::Links;
 use crate::operator::exchange::{self, Exchange, Overlap};
+use crate::operator::shared_sequences;
 use crate::profile::Curve;
 
 /// Efficiency of a link through the host's memory, which each byte enters and leaves: two cards over PCIe 5 exchange
@@ -64,6 +66,8 @@ pub(crate) struct Messages {
     works: [Vec<Exchanged>; 2],
     /// Number of layers that exchange tokens.
     pub(super) exchange_layers: f64,
+    /// Times of the messages of ranks that share the tokens of sequences.
+    pub(super) shared: SharedTimes,
     /// Seconds per step of moving experts to other ranks, averaged over all steps.
     rebalancing: f64,
     /// Measurement or assumption behind the time of all-reduces.
@@ -82,6 +86,7 @@ impl Messages {
                 stages_row: links.seconds_per_row_of_stages(),
                 exchange_row: links.exchange_row,
                 exchange_layers: links.exchange_layers,
+                shared: SharedTimes::limit(links),
                 gather: links.gather,
                 ..Messages::default()
             };
@@ -110,6 +115,13 @@ impl Messages {
             exchanges: exchanges(deployment, &kernels, p.ep),
             works: works(deployment, &kernels),
             exchange_layers: links.exchange_layers,
+            shared: SharedTimes::of(
+                shared_sequences::messages(deployment),
+                &kernels,
+                links,
+                deployment.sequence_ranks,
+                [factor * LATENCIES / 2.0 * links.latency, (factor / share).max(1.0), factor],
+            ),
             rebalancing: deployment.rebalancing().map_or(0.0, |(seconds, steps)| seconds / steps),
             basis,
         }

@@ -144,6 +144,7 @@ impl Overhead {
             host: exposed + waiting(device + launches, looping),
             launches,
             links: self.messages.time(rows, number(pass.gathered()))
+                + self.messages.shared.seconds(pass)
                 + self.messages.exchange(rows, pass.has_prompts()),
             covered: [0.0; 2],
         }
@@ -154,7 +155,8 @@ impl Overhead {
         let alone = self.beside(pass, operators);
         let rows = number(pass.rows);
         let covered = (self.messages.exchange(rows, pass.has_prompts()) - operators).max(0.0);
-        let links = self.messages.time(rows, number(pass.gathered())) + covered;
+        let links =
+            self.messages.time(rows, number(pass.gathered())) + self.messages.shared.seconds(pass) + covered;
         // Attention hides both halves of what lasts longer.
         PassOverhead { links, covered: [covered / 2.0; 2], ..alone }
     }
@@ -173,7 +175,8 @@ impl Overhead {
         let prompts = pass.has_prompts();
         let exchanges = self.messages.both_ways(number(rows), prompts);
         let works = self.messages.works(number(rows), prompts);
-        let mut links = self.messages.time(number(pass.rows), number(pass.gathered()));
+        let mut links = self.messages.time(number(pass.rows), number(pass.gathered()))
+            + self.messages.shared.seconds(pass);
         let mut covered = [0.0; 2];
         for ((exchange, work), covered) in exchanges.into_iter().zip(works).zip(&mut covered) {
             let work = work.min(exchange);

@@ -147,7 +147,7 @@ impl Timing {
     /// Messages of `pass` at the links' bandwidth; of exchanges beside which kernels run, the part that lasts longer.
     pub(crate) fn communication(&self, pass: &Pass) -> Communication {
         let links = &self.model.links;
-        let all = links.communication(pass.rows, pass.gathered(), pass.has_prompts());
+        let all = links.communication(pass.rows, pass.gathered(), pass.has_prompts(), pass.shared());
         if !self.overlaps(pass) {
             return all;
         }
