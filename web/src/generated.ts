@@ -651,6 +651,22 @@ export interface HourlyPrice {
   source: string;
 }
 
+export interface ImageCost {
+  tokens: number;
+  patches: number;
+  weight_bytes: number;
+  cache_bytes: number;
+  limit_ms: number;
+  forecast_ms: number;
+}
+
+export interface ImageUse {
+  count: number;
+  tokens: number;
+  patches: number;
+  encoder_ms: number;
+}
+
 export interface KvCache {
   cached_ms: number;
   recomputed_ms: number;
@@ -721,6 +737,7 @@ export interface LimitsDocument {
   experts: ExpertsTouched | null;
   kv_cache: KvCache;
   adapters?: AdapterCost;
+  image?: ImageCost;
 }
 
 export interface LimitsPoint {
@@ -997,6 +1014,7 @@ export interface Point {
   expense: Expense;
   fleet: FleetUse;
   load: OfferedLoad;
+  images?: ImageUse;
   adapters?: AdapterUse;
   first_wave?: FirstWave;
   classes?: ClassResults[];
@@ -1222,6 +1240,7 @@ export interface SimulationDocument {
   expense: Expense;
   fleet: FleetUse;
   load: OfferedLoad;
+  images?: ImageUse;
   adapters?: AdapterUse;
   first_wave?: FirstWave;
   classes?: ClassResults[];

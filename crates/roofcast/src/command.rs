@@ -261,11 +261,9 @@ mod tests {
         assert_eq!(table["engine"]["speculative"]["num_speculative_tokens"], 4.into());
         let table = spec("vllm serve m -sc.method ngram --speculative-config.num_speculative_tokens 3");
         assert_eq!(table["engine"]["speculative"]["draft_cost"], 0.0.into());
-        let drafts =
-            "'{\"method\": \"eagle3\", \"num_speculative_tokens\": 3, \"synthetic_acceptance_length\": 2.5}'";
-        let table_of_length = spec(&format!("vllm serve m --speculative-config {drafts}"));
-        assert_eq!(table_of_length["engine"]["speculative"]["acceptance_length"], 2.5.into());
         assert_eq!(table["engine"]["speculative"]["num_speculative_tokens"], 3.into());
+        let table = spec("vllm serve m -sc.method eagle3 -sc.synthetic_acceptance_length 2.5");
+        assert_eq!(table["engine"]["speculative"]["acceptance_length"], 2.5.into());
     }
 
     #[test]

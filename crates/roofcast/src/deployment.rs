@@ -5,6 +5,7 @@
 
 mod balance;
 mod defaults;
+mod encoder;
 mod experts;
 mod formats;
 mod pages;

@@ -133,7 +133,8 @@ pub fn replica(
     seed: u64,
     leap: bool,
 ) -> Result<Box<dyn Replica>> {
-    let timing = forecaster.timing(config.cost);
+    let images = config.images.map(|images| forecaster.encoder(images, config.cost)).transpose()?;
+    let timing = forecaster.timing(config.cost).encoding(images);
     let Some(ranks) = config.ranks else {
         return Ok(one(forecaster, (config, policy), StepPrices::new(timing), (context, seed), leap)?);
     };

@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::scheduler;
 use crate::scheduler::token_budget::ASYNC_SINCE;
 use crate::spec::{
-    AttentionBackend, CostKind, EngineKind, EngineSpec, Frontend, KvLayout, Prediction, QueuePolicy, Release,
-    SchedulePolicy, SchedulerKind, SpeculativeSpec,
+    AttentionBackend, CostKind, EncoderTpMode, EngineKind, EngineSpec, Frontend, KvLayout, Prediction,
+    QueuePolicy, Release, SchedulePolicy, SchedulerKind, SpeculativeSpec,
 };
 use serde::Serialize;
 
@@ -107,6 +107,9 @@ pub struct EngineSettings {
     /// Host memory as a tier of the KV cache, if enabled.
     #[serde(skip)]
     pub(crate) host_tier: Option<HostTierSettings>,
+    /// What tensor-parallel ranks divide of an encoder.
+    #[serde(skip)]
+    pub(crate) mm_encoder_tp_mode: EncoderTpMode,
     /// LoRA adapters; `None` if none are served.
     #[serde(skip)]
     pub lora: Option<LoraSettings>,
@@ -194,6 +197,7 @@ impl EngineSettings {
             fuse_layers: spec.fuse_layers,
             speculative: spec.drafted()?.cloned(),
             host_tier: HostTierSettings::of(spec),
+            mm_encoder_tp_mode: spec.vllm.mm_encoder_tp_mode.unwrap_or_default(),
             lora: LoraSettings::of(spec)?,
             states: StatePool::of(spec),
             requested: Requested {

@@ -2,12 +2,14 @@
 //!
 //! Knows: the limit is the step model with ideal coefficients. Knows nothing about traffic.
 
+use crate::batch::{Seen, Sequences};
 use crate::calibration::{Calibration, CalibrationKey};
 use crate::coefficients::Coefficients;
 use crate::deployment::Deployment;
+use crate::encoder::{EncoderTime, PromptImages};
 use crate::error::Result;
-use crate::spec::CostKind;
-use crate::step::StepModel;
+use crate::spec::{CostKind, EncoderTpMode};
+use crate::step::{Contexts, StepModel};
 use crate::timing::Timing;
 use std::sync::Arc;
 
@@ -81,6 +83,29 @@ impl Forecaster {
     /// Returns the forecaster on the second accelerator, or this one if there is only one kind.
     pub fn elsewhere(&self) -> &Forecaster {
         self.other.as_deref().unwrap_or(self)
+    }
+
+    /// Returns the time of the vision tower for `images`, at the limit or as forecast. An image is a pass of the tower
+    /// over its patches. Every patch attends to every other: these are as many pairs as those of a prompt of n tokens at
+    /// the end of 1.5 n.
+    ///
+    /// # Errors
+    /// Fails if the model has no tower that can be read.
+    pub(crate) fn encoder(&self, images: PromptImages, cost: CostKind) -> Result<EncoderTime> {
+        let deployment = &self.deployment;
+        let ranks = match deployment.engine.mm_encoder_tp_mode {
+            EncoderTpMode::Weights => 1,
+            EncoderTpMode::Data => deployment.parallelism.tp,
+        };
+        let timing = self.reshaped(deployment.encoder()?).timing(cost);
+        let patches = images.image.patches.max(1);
+        let chunk = [Sequences::prompt(patches, patches + patches / 2, false)];
+        let within = vec![0; timing.model.reaches.len()];
+        let passes = || timing.model.passes(0, Contexts::Seen(Seen { all: 0, within: &within }), &chunk);
+        let mut one = timing.step(passes());
+        // The host's part of a step is counted with the step in which the image is encoded.
+        one.host = (one.host - passes().map(|pass| timing.beside(&pass).host).sum::<f64>()).max(0.0);
+        Ok(EncoderTime::new(images, one, ranks))
     }
 
     /// Returns the times of steps, at the limit or as forecast.

@@ -17,6 +17,7 @@ pub mod command;
 pub mod conformance;
 pub mod cost;
 pub mod deployment;
+pub mod encoder;
 pub mod engine;
 pub mod engine_settings;
 pub(crate) mod error;

@@ -5,8 +5,10 @@
 
 mod adapters;
 pub mod alternatives;
+mod images;
 
 pub use adapters::AdapterCost;
+pub use images::{ImageCost, image};
 
 use crate::batch::Batch;
 use crate::capacity::reshaped;

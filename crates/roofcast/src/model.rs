@@ -19,7 +19,8 @@ pub use mixer::{Attention, Indivisible, Latent, Mixer};
 pub use operator_kind::{Family, OperatorKind};
 pub use quantization::Quantization;
 pub(crate) use tensor::{Split, Tensor, TensorRole};
-pub(crate) use tower::Tower;
+pub use tower::ImageSize;
+pub(crate) use tower::{ImageTokens, Tower};
 
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::units::Bytes;

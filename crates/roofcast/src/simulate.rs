@@ -7,6 +7,7 @@ mod adapters;
 mod beside;
 mod classes;
 mod fleet_use;
+mod images;
 mod provision;
 mod sums;
 
@@ -32,6 +33,7 @@ pub use adapters::AdapterUse;
 pub use beside::{TpotComparison, TpotVerdict};
 pub use classes::ClassResults;
 pub use fleet_use::{FailureUse, FleetUse, PoolUse, ScalingUse, TransferUse};
+pub use images::ImageUse;
 use provision::{Provision, Requests};
 pub use provision::{has_pools, pool, uncounted};
 use serde::Serialize;
@@ -88,6 +90,9 @@ pub struct Simulation {
     pub fleet: FleetUse,
     /// The offered load, and the verdict on overload.
     pub load: OfferedLoad,
+    /// Images of every request; `None` if prompts are text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<ImageUse>,
     /// Use of LoRA adapters; `None` if none are served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapters: Option<AdapterUse>,
@@ -361,9 +366,11 @@ pub fn simulate_while(
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
+    let (workload, images) = &images::sized(workload, &forecaster.deployment, place)?;
     adapters::check(workload, &forecaster.deployment, place)?;
     let mut traffic = Traffic::new(workload, place)?;
-    let requests = Requests { context: mean_context(workload), shared: traffic.shares_prompts() };
+    let requests =
+        Requests { context: mean_context(workload), shared: traffic.shares_prompts(), images: *images };
     let provision = Provision::resolve(forecaster, &spec.fleet, requests, place)?;
     let delay = provision.event_delay(place)?;
     let mut replicas = provision.replicas(workload.seed, options.leap && delay.is_none())?;
@@ -416,7 +423,8 @@ pub fn simulate_while(
     let grid = Grid::of(&spec.hardware).zip(run.expense.joules);
     let carbon = grid.map(|(grid, joules)| grid.emitted(joules, run.expense.joules_per_output_token));
     let expense = Expense { carbon, ..run.expense };
-    Ok(Simulation { sessions: sessions(traffic.tasks()), classes, expense, ..run })
+    let images = images.map(|images| ImageUse::of(forecaster, images, run.cost)).transpose()?;
+    Ok(Simulation { sessions: sessions(traffic.tasks()), classes, images, expense, ..run })
 }
 
 /// Statistics of the durations of ended sessions; `None` without sessions.

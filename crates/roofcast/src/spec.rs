@@ -28,7 +28,7 @@ pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use own::{SglangSpec, TensorrtLlmSpec, VllmSpec};
 pub use release::{EngineKind, Release};
 pub use scheduling::{
-    CostKind, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, QueuePolicy,
+    CostKind, EncoderTpMode, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, QueuePolicy,
     ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind, StateDtype, WritePolicy,
 };
 pub use search::{Objective, SearchSpec};

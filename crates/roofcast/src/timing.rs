@@ -12,6 +12,7 @@ mod shared;
 use crate::batch::{Seen, Sequences};
 use crate::coefficients::{AttentionKernel, Coefficients, KernelTimes};
 use crate::deployment::Deployment;
+use crate::encoder::EncoderTime;
 use crate::kernel_time::{Basis, Context, KernelTime, Kernels, MeasuredTimes, RateFormula};
 use crate::model::OperatorKind;
 use crate::operator::{Adapter, ContextForm, Form, Matrix, Operator, Rows, Work};
@@ -38,6 +39,8 @@ pub struct Timing {
     /// if it attends to context.
     varying: Vec<(usize, bool)>,
     overhead: Overhead,
+    /// Encoder of the images in prompts; `None` without images.
+    images: Option<EncoderTime>,
 }
 
 /// Times of LoRA adapters, which no table has.
@@ -86,7 +89,12 @@ impl Timing {
         let numbered = model.operators.iter().enumerate();
         let varying = numbered.filter(|(_, o)| !o.form.is_of_rows()).map(|(i, o)| (i, o.kind.attends()));
         let varying = varying.collect();
-        Timing { model, coefficients, operators, lora, varying, overhead }
+        Timing { model, coefficients, operators, lora, varying, overhead, images: None }
+    }
+
+    /// The times with an encoder of the images in prompts.
+    pub(crate) fn encoding(self, images: Option<EncoderTime>) -> Timing {
+        Timing { images, ..self }
     }
 
     /// Times of the steps of one data-parallel rank, whose sequences are not divided further.
@@ -225,6 +233,16 @@ impl Timing {
     /// and its sampled rows.
     #[inline(always)]
     pub(crate) fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
+        let text = self.text_pass(pass, products);
+        match &self.images {
+            Some(encoder) => text.plus(encoder.beside(&pass.chunks)),
+            None => text,
+        }
+    }
+
+    /// Time of one microbatch without encoders.
+    #[inline(always)]
+    fn text_pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
         if self.overlaps(pass) {
             return self.overlapped(pass, products);
         }

@@ -8,9 +8,11 @@ mod adapters;
 mod agents;
 pub(crate) mod arrivals;
 pub(crate) mod class;
+mod combined;
 mod draws;
 mod elementary;
 pub(crate) mod empirical;
+pub(crate) mod images;
 pub(crate) mod length;
 pub(crate) mod prediction;
 pub(crate) mod prefix;
@@ -27,6 +29,7 @@ pub use arrivals::Arrivals;
 pub(crate) use arrivals::Conversations;
 pub use class::Class;
 pub(crate) use empirical::LengthSource;
+pub use images::Images;
 pub use length::{Length, LengthKind};
 pub use prefix::Prefix;
 pub use request::{Prompt, Request};
@@ -53,9 +56,6 @@ const MOST_REQUESTS: u64 = 1_000_000_000;
 /// Most classes of priority.
 const MOST_PRIORITIES: usize = 1000;
 
-/// Most prefixes over all adapters: half of the segments of traffic.
-const MOST_SEGMENTS: u64 = 1 << 30;
-
 /// Largest bound on generated tokens.
 const MOST_MAX_TOKENS: u64 = 100_000_000;
 
@@ -75,6 +75,8 @@ pub struct Workload {
     pub output_len: Length,
     /// Prefixes that prompts share; `None` if they share none.
     pub prefix: Option<Prefix>,
+    /// Images of every request; `None` if prompts are text.
+    pub images: Option<Images>,
     /// LoRA adapters that requests name; `None` if they name none, or classes name them.
     pub adapters: Option<Adapters>,
     /// Relative weight of each priority, starting with priority 0, the most urgent; if empty, all requests have
@@ -103,6 +105,7 @@ struct Written {
     input_len: Option<Length>,
     output_len: Option<Length>,
     prefix: Option<Prefix>,
+    images: Option<Images>,
     adapters: Option<Adapters>,
     #[serde(default)]
     priorities: Vec<f64>,
@@ -159,6 +162,7 @@ impl TryFrom<Written> for Workload {
             input_len,
             output_len,
             prefix: written.prefix,
+            images: written.images,
             adapters: written.adapters,
             priorities: written.priorities,
             max_tokens: written.max_tokens,
@@ -213,6 +217,7 @@ impl Workload {
             adapters.check(place)?;
         }
         self.check_segments(place)?;
+        self.check_images(place)?;
         let sane = |w: &f64| (0.0..=1e9).contains(w);
         let some = self.priorities.is_empty() || self.priorities.iter().sum::<f64>() > 0.0;
         if !self.priorities.iter().all(sane) || !some || self.priorities.len() > MOST_PRIORITIES {
@@ -252,22 +257,6 @@ impl Workload {
         adapters::count(self.adapters.as_ref(), &self.classes) + recorded.unwrap_or(0)
     }
 
-    /// Refuses more prefixes than segments can number: each adapter computes a prefix anew, as its own segment.
-    fn check_segments(&self, place: &str) -> Result<()> {
-        let prefixes = self.prefix.map_or(0, |prefix| prefix.count);
-        let adapters = adapters::count(self.adapters.as_ref(), &self.classes);
-        if prefixes.saturating_mul(adapters + 1) <= MOST_SEGMENTS {
-            return Ok(());
-        }
-        let accepted = format!("at most {MOST_SEGMENTS} prefixes times adapters");
-        Err(Error::field(
-            place,
-            "workload.prefix.count",
-            format!("{prefixes} of {adapters} adapters"),
-            accepted,
-        ))
-    }
-
     /// The workload with its requests replaced by `requests`, replayed as they are.
     pub(crate) fn replayed(&self, requests: Vec<Request>) -> Workload {
         let path = "requests";
@@ -284,6 +273,7 @@ impl Workload {
             input_len: length(),
             output_len: length(),
             prefix: None,
+            images: None,
             adapters: None,
             priorities: Vec::new(),
             classes: Vec::new(),
@@ -347,15 +337,16 @@ impl Workload {
         }
     }
 
-    /// Mean number of prompt tokens, including shared prefixes.
+    /// Mean number of prompt tokens, including shared prefixes and images.
     pub fn input_mean(&self) -> f64 {
         let shared = self.prefix.map_or(0.0, |p| p.share * p.length as f64);
-        self.mean(LengthSide::Input) + shared
+        let images = self.images.map_or(0.0, |images| images.total() as f64);
+        self.mean(LengthSide::Input) + shared + images
     }
 
     /// The squared coefficient of variation of the number of prompt tokens.
     pub fn input_cv2(&self) -> f64 {
-        if self.prefix.is_none() && self.classes.is_empty() {
+        if self.prefix.is_none() && self.images.is_none() && self.classes.is_empty() {
             return self.input_len.cv2(LengthSide::Input);
         }
         // The mean of squares over classes, each (1 + cv²) · mean², less the square of the mean.
@@ -385,22 +376,6 @@ impl Workload {
         let one = Some((1.0, of(&self.input_len, &self.output_len))).filter(|_| self.classes.is_empty());
         let each = self.classes.iter().map(move |c| (c.share / whole, of(&c.input_len, &c.output_len)));
         one.into_iter().chain(each)
-    }
-
-    /// Refuses LoRA adapters in a mode that does not serve them; `accepted` says what does.
-    pub fn without_adapters(&self, place: &str, accepted: &str) -> Result<()> {
-        match self.adapter_count() {
-            0 => Ok(()),
-            n => Err(Error::field(place, "workload.adapters", format!("{n} adapters"), accepted)),
-        }
-    }
-
-    /// Refuses classes in a mode that does not tell requests of different classes apart; `accepted` says what does.
-    pub fn without_classes(&self, place: &str, accepted: &str) -> Result<()> {
-        match self.classes.len() {
-            0 => Ok(()),
-            n => Err(Error::field(place, "workload.classes", format!("{n} classes"), accepted)),
-        }
     }
 
     /// True if requests are replayed as recorded: both lengths come from the trace that gives the arrivals.

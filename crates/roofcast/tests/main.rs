@@ -45,6 +45,8 @@ mod house;
 mod hybrids;
 #[path = "suite/ids.rs"]
 mod ids;
+#[path = "suite/images.rs"]
+mod images;
 #[path = "suite/invariants.rs"]
 mod invariants;
 #[path = "suite/judge.rs"]

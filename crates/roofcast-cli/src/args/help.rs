@@ -57,6 +57,7 @@ const HEADINGS: [(&str, &[&str]); 3] = [
             "oversubscription",
             "users",
             "compare",
+            "image",
             "intensity",
             "sweep",
             "threads",

@@ -1,5 +1,6 @@
 //! `roofcast limits`: step times and their bottlenecks, as one answer, a sweep or an intensity curve.
 
+mod images;
 mod operators;
 pub(crate) mod sweep;
 pub(crate) mod view;
@@ -14,7 +15,7 @@ use crate::show::{self, table};
 use clap::ValueEnum;
 use roofcast::cost::{Cost, OperatorCost, Utilization};
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
-use roofcast::limits::{AdapterCost, IntensityPoint, Limits, LimitsQuestion, intensity, limits};
+use roofcast::limits::{AdapterCost, ImageCost, IntensityPoint, Limits, LimitsQuestion, intensity, limits};
 use roofcast::report;
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
@@ -42,6 +43,9 @@ pub(crate) struct Answer<'a> {
     mbu_limit: f64,
     #[serde(flatten)]
     limits: &'a Limits,
+    /// Cost of the image of `--image`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<ImageCost>,
 }
 
 impl<'a> Answer<'a> {
@@ -54,6 +58,7 @@ impl<'a> Answer<'a> {
             mfu_limit: question.utilization.mfu,
             mbu_limit: question.utilization.mbu,
             limits,
+            image: None,
         }
     }
 }
@@ -81,6 +86,8 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let forecaster = Forecaster::embedded(deployment)?;
     let deployment = &forecaster.deployment;
     let found = limits(&forecaster, &question);
+    let size = args.image.as_deref().map(images::size).transpose()?;
+    let image = size.map(|size| roofcast::limits::image(&forecaster, size)).transpose()?;
     if let Some(picture) = &picture {
         picture.text(&report::roofline::svg(deployment, &question, &found))?;
     }
@@ -91,7 +98,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         )?;
     }
     if args.output.json {
-        show::json(SCHEMA, &Answer::of(deployment, &question, &found))?;
+        show::json(SCHEMA, &Answer { image, ..Answer::of(deployment, &question, &found) })?;
     } else if args.output.csv {
         let phases = [("decode", &found.decode), ("prefill", &found.prefill)];
         let rows: Vec<_> = phases
@@ -117,7 +124,8 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
             &rows,
         )?;
     } else {
-        show::text(&(About::of(deployment).title() + &people(deployment, &question, &found)))?;
+        let image = image.as_ref().map_or(String::new(), images::people);
+        show::text(&(About::of(deployment).title() + &people(deployment, &question, &found) + &image))?;
     }
     Ok(ExitCode::SUCCESS)
 }

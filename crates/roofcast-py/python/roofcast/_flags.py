@@ -198,6 +198,8 @@ class DeploymentFlags(TypedDict, total=False):
     """LoRA adapters that the host keeps, from max_loras up; others are read from storage [default: max_loras]"""
     fully_sharded_loras: bool | None
     """Whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"""
+    mm_encoder_tp_mode: Word | None
+    """What tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"""
     preemption_mode: Word | None
     """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
@@ -309,6 +311,14 @@ class LoadFlags(DeploymentFlags, total=False):
     """Fraction of the requests, or of the sessions if there are any, that name an adapter [default: 1]"""
     adapter_skew: float | None
     """Zipf's exponent: the k-th adapter is drawn with weight 1/k^skew [default: 0]"""
+    images: int | None
+    """Number of images of a request, at the beginning of its prompt [default: 1]"""
+    image_width: int | None
+    """Width of an image in pixels, with height"""
+    image_height: int | None
+    """Height of an image in pixels"""
+    image_tokens: int | None
+    """Tokens of an image, in place of width and height"""
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     router: Word | None
@@ -391,6 +401,8 @@ class LimitsFlags(DeploymentFlags, total=False):
     output_len: int | None
     """Mean output tokens: a sweep then counts the KV tokens released per step; --context is the final length of a
     request"""
+    image: Word | None
+    """Also the encoder's time for one image: WIDTHxHEIGHT in pixels, or a number of tokens"""
     html: Word | None
     """Write the answer as one self-contained HTML file"""
 
@@ -579,6 +591,8 @@ class PlanFlags(TypedDict, total=False):
     """LoRA adapters that the host keeps, from max_loras up; others are read from storage [default: max_loras]"""
     fully_sharded_loras: bool | None
     """Whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"""
+    mm_encoder_tp_mode: Word | None
+    """What tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"""
     preemption_mode: Word | None
     """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
@@ -673,6 +687,14 @@ class PlanFlags(TypedDict, total=False):
     """Fraction of the requests, or of the sessions if there are any, that name an adapter [default: 1]"""
     adapter_skew: float | None
     """Zipf's exponent: the k-th adapter is drawn with weight 1/k^skew [default: 0]"""
+    images: int | None
+    """Number of images of a request, at the beginning of its prompt [default: 1]"""
+    image_width: int | None
+    """Width of an image in pixels, with height"""
+    image_height: int | None
+    """Height of an image in pixels"""
+    image_tokens: int | None
+    """Tokens of an image, in place of width and height"""
     max_concurrency: int | None
     """Requests that the client has in flight at most, whatever the rate"""
     ttft_p99: float | None

@@ -1310,6 +1310,46 @@ class HourlyPrice(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class ImageCost(Part):
+    """Cost of an image."""
+
+    tokens: int
+    """Number of tokens that the image adds to a prompt."""
+
+    patches: int
+    """Number of patches that the encoder computes."""
+
+    weight_bytes: int
+    """Bytes of the encoder's weights on one rank."""
+
+    cache_bytes: int
+    """Bytes of the image's tokens in the encoder's cache, until the prompt has passed them."""
+
+    limit_ms: float
+    """Limit of the encoder's time."""
+
+    forecast_ms: float
+    """Forecast of the encoder's time, for which a step with the image waits."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ImageUse(Part):
+    """Images of every request, and the time of their encoder."""
+
+    count: int
+    """Number of images of a request."""
+
+    tokens: int
+    """Number of tokens that an image adds to a prompt."""
+
+    patches: int
+    """Number of patches of an image."""
+
+    encoder_ms: float
+    """Milliseconds for which a step waits for the encoder of one image."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class IntensityPoint(Part):
     """Arithmetic intensity of a linear layer at one batch."""
 
@@ -1993,6 +2033,9 @@ class Point(Part):
 
     bands: Bands | None
     """Bands of the means; ``None`` if steps are priced at the limit."""
+
+    images: ImageUse | None = None
+    """Images of every request; absent if prompts are text."""
 
     adapters: AdapterUse | None = None
     """Use of LoRA adapters; absent if none are served."""
@@ -2768,6 +2811,9 @@ class Limits(Document):
     adapters: AdapterCost | None = None
     """Cost of LoRA adapters; absent if none are served."""
 
+    image: ImageCost | None = None
+    """Cost of the image of ``--image``."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class LimitsSweep(Document):
@@ -3218,6 +3264,9 @@ class Simulation(Document):
 
     bands: Bands | None
     """Bands of the means; ``None`` if steps are priced at the limit."""
+
+    images: ImageUse | None = None
+    """Images of every request; absent if prompts are text."""
 
     adapters: AdapterUse | None = None
     """Use of LoRA adapters; absent if none are served."""

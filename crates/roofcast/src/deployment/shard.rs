@@ -7,7 +7,7 @@ use super::{Block, Deployment, ExpertShard, Gemm, Held, PipelineStage};
 use crate::error::Result;
 use crate::model::{Ffn, Layer, Mixer, OperatorKind, Split, Tensor, TensorRole};
 use crate::precision::{Dtype, Format};
-use crate::spec::EngineKind;
+use crate::spec::{EncoderTpMode, EngineKind};
 use crate::units::Bytes;
 
 /// Computes the stages and the weight bytes of `deployment`.
@@ -48,13 +48,24 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
     Ok(())
 }
 
-/// Bytes of the vision tower on a rank, which vLLM and SGLang load by default.
+impl Deployment {
+    /// Bytes of the vision tower on a rank of the first stage.
+    pub(crate) fn tower_bytes(&self) -> Bytes {
+        tower(self)
+    }
+}
+
+/// Bytes of the vision tower on a rank, which vLLM and SGLang load by default; whole if ranks divide images.
 fn tower(deployment: &Deployment) -> Bytes {
     let engine = &deployment.engine;
     let loads = loads_in_torch(engine.kind()) && !engine.language_model_only;
     let tower = deployment.model.tower.filter(|_| loads && !deployment.ideal && !deployment.is_nominal());
     let parameters = tower.map_or(0, |tower| tower.parameters);
-    Bytes(parameters.div_ceil(deployment.parallelism.tp)).scale(16, 8)
+    let parts = match engine.mm_encoder_tp_mode {
+        EncoderTpMode::Weights => deployment.parallelism.tp,
+        EncoderTpMode::Data => 1,
+    };
+    Bytes(parameters.div_ceil(parts)).scale(16, 8)
 }
 
 /// Bytes of a second copy of MLA's up-projections on a rank. vLLM and SGLang keep per-head matrices in 16 bits, which

@@ -87,6 +87,7 @@ impl EngineConfig {
         };
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let mut config = EngineConfig {
+            images: None,
             blocks,
             groups,
             block_size: narrow(block_size),

@@ -1,9 +1,16 @@
 //! The vision tower that turns images into tokens: its weights, and its memory while it computes an image.
 //!
 //! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and the merger of patches into
-//! tokens. Computes only the figures that a memory plan needs; the tower's tensors and its time are not modelled.
+//! tokens. [`encoder`] has the tower as a model, whose time is that of a prompt; [`sizing`] the tokens of an image by
+//! its size.
+
+mod encoder;
+mod sizing;
 
 use super::keys::Keys;
+pub use sizing::ImageSize;
+pub(crate) use sizing::ImageTokens;
+use sizing::Sizing;
 
 /// Color values of a pixel.
 const CHANNELS: u64 = 3;
@@ -29,6 +36,25 @@ pub struct Tower {
     pub(crate) patches_per_token: u64,
     /// Tokens of the largest image, if it may exceed a step's token budget.
     pub(crate) largest: Option<u64>,
+    /// Number of layers.
+    layers: u64,
+    /// Width of the residual stream.
+    width: u64,
+    /// Inner width of the MLPs.
+    inner: u64,
+    /// True if the MLPs have a gate.
+    gated: bool,
+    /// Number of attention heads; `None` if the config does not say.
+    heads: Option<u64>,
+    /// Weights that multiply every patch before the layers.
+    embedding: u64,
+    /// Weights that multiply every token after the layers.
+    merging: u64,
+    /// Number of layers with attention over the whole image, and patches of a window in the others; `None` if every
+    /// layer attends to the whole image.
+    windows: Option<(u64, u64)>,
+    /// Rule for the tokens of an image.
+    sizing: Sizing,
     /// Layers and width of the tower according to the keys `num_hidden_layers` and `hidden_size` alone, which are the
     /// keys that SGLang reads.
     pub(crate) by_plain_keys: [Option<u64>; 2],
@@ -61,6 +87,9 @@ impl Tower {
                 as u64;
         let merging = mergers.checked_mul(merger.checked_add(wide.checked_mul(hidden)?)?)?;
         let parameters = layers.checked_mul(block)?.checked_add(embedding)?.checked_add(merging)?;
+        let window = count(&["window_size"]).map(|pixels| (pixels / patch.max(1)).pow(2)).filter(|n| *n > 0);
+        let full =
+            vision.value("fullatt_block_indexes").and_then(|v| v.as_array()).map(|all| all.len() as u64);
         let side = count(&["image_size"]).map(|size| size / patch / merge);
         let largest = if model_type.starts_with("qwen") { Some(QWEN_LARGEST) } else { side.map(|n| n * n) };
         Some(Tower {
@@ -68,6 +97,15 @@ impl Tower {
             patch_width: 2 * (width + inner),
             patches_per_token: merge * merge,
             largest,
+            layers,
+            width,
+            inner,
+            gated: products == 3,
+            heads: count(&["num_heads", "num_attention_heads", "vt_num_attention_heads"]),
+            embedding,
+            merging,
+            windows: full.zip(window),
+            sizing: Sizing::of(model_type, &kind, patch * merge, count(&["image_size"])),
             by_plain_keys: [count(&["num_hidden_layers"]), count(&["hidden_size"])],
         })
     }
@@ -94,6 +132,22 @@ mod tests {
         let patches = 3 * 16 * 16 * 2 * 1152;
         assert_eq!(tower.parameters, layers + patches + 4 * (4608 * 4608 + 4608 * 2048));
         assert_eq!((tower.patch_width, tower.patches_per_token, tower.largest), (10_912, 4, Some(16_384)));
+    }
+
+    /// Qwen2.5-VL: 4 of 32 layers attend to the whole image, the others within windows of 112 pixels, 8 × 8 patches of 14.
+    #[test]
+    fn windows_by_hand() {
+        let config = serde_json::json!({
+            "model_type": "qwen2_5_vl",
+            "vision_config": {
+                "model_type": "qwen2_5_vl", "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
+                "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2, "window_size": 112,
+                "fullatt_block_indexes": [7, 15, 23, 31]
+            }
+        });
+        let keys = Keys::new("config.json", &config).unwrap();
+        let tower = Tower::read(&keys, "qwen2_5_vl", 3584).unwrap();
+        assert_eq!((tower.windows, tower.gated, tower.heads), (Some((4, 64)), true, Some(16)));
     }
 
     #[test]

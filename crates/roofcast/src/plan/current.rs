@@ -9,7 +9,7 @@
 use super::demand::TrafficDemand;
 use super::feasibility::deployment;
 use super::proof::{Runner, Trial, asked, lengthened, missed};
-use super::refused::UNJUDGED_CLASSES;
+use super::refused::{UNJUDGED_CLASSES, UNPLANNED_IMAGES};
 use crate::accelerator::Accelerator;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
@@ -93,6 +93,7 @@ pub fn current(
         .ok_or_else(|| lacking("hardware.accelerator", "the accelerators that the run was measured on"))?;
     let workload = spec.workload.as_ref().ok_or_else(|| lacking("workload", "the load of the plan"))?;
     workload.without_classes("spec", UNJUDGED_CLASSES)?;
+    workload.without_images("spec", UNPLANNED_IMAGES)?;
     let chip = catalog.accelerator(named)?;
     let mut base = spec.clone();
     base.search = None;

@@ -6,6 +6,9 @@ use crate::error::{Error, Result};
 use crate::spec::Spec;
 use crate::workload::{Arrivals, Workload};
 
+/// What to do about images, whose encoder a plan's estimates do not count.
+pub(super) const UNPLANNED_IMAGES: &str = "omitted: `simulate` counts the encoder of images, a plan does not";
+
 /// Reason for which a plan refuses classes of requests.
 pub(super) const UNJUDGED_CLASSES: &str =
     "omitted in a plan, which judges all requests by [slo]: simulate --find judges classes";
@@ -32,6 +35,7 @@ pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         return Err(Error::field("spec", *field, "set", accepted));
     }
     workload.without_classes("spec", UNJUDGED_CLASSES)?;
+    workload.without_images("spec", UNPLANNED_IMAGES)?;
     if let Some(most) = workload.max_concurrency {
         let accepted = "omitted: a plan is for all that comes, not for what a client holds back";
         return Err(Error::field("spec", "workload.max_concurrency", most, accepted));

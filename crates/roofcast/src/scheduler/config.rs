@@ -4,6 +4,7 @@
 
 use super::state::polling::PollingConfig;
 use super::state::queue::Order;
+use crate::encoder::PromptImages;
 use crate::kv_cache::groups::Groups;
 use crate::kv_cache::tier::HostTier;
 use crate::scheduler::vllm;
@@ -12,6 +13,8 @@ use crate::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind};
 /// Settings of one replica.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineConfig {
+    /// Images of every prompt; `None` if prompts are text.
+    pub images: Option<PromptImages>,
     /// Number of KV blocks that requests can hold.
     pub blocks: u64,
     /// Tokens per block.

@@ -7,6 +7,7 @@
 use crate::accelerator::Accelerator;
 use crate::clock::Ticks;
 use crate::deployment::Deployment;
+use crate::encoder::PromptImages;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::error::{Error, Result};
@@ -51,12 +52,15 @@ pub(super) struct Requests {
     pub(super) context: u64,
     /// True if prompts share tokens.
     pub(super) shared: bool,
+    /// Images of every prompt; `None` if prompts are text.
+    pub(super) images: Option<PromptImages>,
 }
 
 impl ResolvedPool {
     fn of(forecaster: Forecaster, requests: Requests) -> Result<ResolvedPool> {
-        let Requests { context, shared } = requests;
-        let (config, policy) = EngineConfig::resolve(&forecaster.deployment, context, shared)?;
+        let Requests { context, shared, images } = requests;
+        let (mut config, policy) = EngineConfig::resolve(&forecaster.deployment, context, shared)?;
+        config.images = images;
         Ok(ResolvedPool { forecaster, config, policy, context, slow: None })
     }
 

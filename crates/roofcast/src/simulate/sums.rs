@@ -62,6 +62,7 @@ pub(super) fn report(
     Simulation {
         sessions: None,
         classes: Vec::new(),
+        images: None,
         adapters: adapters::used(&forecaster.deployment, &tallies, named),
         bands: bands(provision, &summary, &load, limit_tpot_ms),
         cost: config.cost,

@@ -89,7 +89,7 @@ pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 26] = [
+const SECTIONS: [(&str, &str); 27] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -104,6 +104,7 @@ const SECTIONS: [(&str, &str); 26] = [
     ("workload", "The traffic; lengths are tokens."),
     ("workload.arrivals", "When requests come."),
     ("workload.prefix", "What prompts have in common."),
+    ("workload.images", "Images of every request."),
     ("workload.adapters", "LoRA adapters that requests name."),
     ("fleet", "Replicas and how requests are routed to them."),
     ("fleet.prefill", "Replicas for prefill."),
@@ -250,6 +251,7 @@ keys! {
     vllm("engine.vllm.max_lora_rank", "max-lora-rank", Whole, "rank with which LoRA adapters are computed, whatever their own: 1, 8, 16, 32, 64, 128, 256, 320 or 512 [default: 16]"),
     vllm("engine.vllm.max_cpu_loras", "max-cpu-loras", Whole, "LoRA adapters that the host keeps, from max_loras up; others are read from storage [default: max_loras]"),
     vllm("engine.vllm.fully_sharded_loras", "fully-sharded-loras", Switch, "whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"),
+    vllm("engine.vllm.mm_encoder_tp_mode", "mm-encoder-tp-mode", Word, "what tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"),
     vllm_v0("engine.vllm.preemption_mode", "preemption-mode", Word, "handling of a preempted request's KV cache: recompute, swap [default: recompute]"),
     vllm_v0("engine.vllm.swap_space", "swap-space", Real, "GiB of host memory per accelerator for swapped caches [default: 4]"),
     sglang("engine.sglang.schedule_policy", "schedule-policy", Word, "SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"),
@@ -308,6 +310,10 @@ keys! {
     rare("workload.adapters.count", "adapters", Whole, "number of LoRA adapters that requests name"),
     rare("workload.adapters.share", "adapter-share", Real, "fraction of the requests, or of the sessions if there are any, that name an adapter [default: 1]"),
     rare("workload.adapters.skew", "adapter-skew", Real, "Zipf's exponent: the k-th adapter is drawn with weight 1/k^skew [default: 0]"),
+    rare("workload.images.count", "images", Whole, "number of images of a request, at the beginning of its prompt [default: 1]"),
+    rare("workload.images.width", "image-width", Whole, "width of an image in pixels, with height"),
+    rare("workload.images.height", "image-height", Whole, "height of an image in pixels"),
+    rare("workload.images.tokens", "image-tokens", Whole, "tokens of an image, in place of width and height"),
     toml("workload.classes", Toml, "classes of requests, each a table with name, share, priority, input_len, output_len, adapter and slo"),
     rare("workload.max_concurrency", "max-concurrency", Whole, "requests that the client has in flight at most, whatever the rate"),
     toml("workload.max_tokens", Whole, "bound on generated tokens that clients set"),

@@ -4,8 +4,8 @@
 
 use super::keys::about;
 use super::{
-    EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, RetractionPolicy, SchedulePolicy,
-    WritePolicy,
+    EncoderTpMode, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, RetractionPolicy,
+    SchedulePolicy, WritePolicy,
 };
 use serde::Deserialize;
 
@@ -72,6 +72,8 @@ section! {
         max_cpu_loras: Option<u64>,
         #[doc = about!("engine.vllm.fully_sharded_loras")]
         fully_sharded_loras: Option<bool>,
+        #[doc = about!("engine.vllm.mm_encoder_tp_mode")]
+        mm_encoder_tp_mode: Option<EncoderTpMode>,
         #[doc = about!("engine.vllm.preemption_mode")]
         preemption_mode: PreemptionMode,
         #[doc = about!("engine.vllm.swap_space")]

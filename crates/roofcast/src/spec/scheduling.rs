@@ -170,6 +170,17 @@ pub enum KvOffloadingBackend {
     Lmcache,
 }
 
+/// What tensor-parallel ranks divide of an encoder, vLLM's `mm_encoder_tp_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EncoderTpMode {
+    /// The weights of every layer.
+    #[default]
+    Weights,
+    /// The images of a step, each whole on one rank.
+    Data,
+}
+
 /// Orders in which chunks are evicted from the host, vLLM's `eviction_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]

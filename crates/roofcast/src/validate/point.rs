@@ -309,6 +309,7 @@ impl RowTraffic {
         let shared = prefix.map_or(0, |prefix| prefix.length);
         let own = Lengths { min: input.min - shared, max: input.max - shared };
         let workload = Workload {
+            images: None,
             adapters: None,
             requests: Some(requests),
             seed: 0,

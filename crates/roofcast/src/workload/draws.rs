@@ -21,6 +21,8 @@ pub(super) struct Draws {
     priority_stream: Stream,
     classes: Option<Box<ClassDraws>>,
     adapters: Option<Box<AdapterDraws>>,
+    /// Tokens of the images of each request.
+    image_tokens: u32,
     max_tokens: Option<u32>,
 }
 
@@ -84,6 +86,7 @@ impl Draws {
             priority_stream: Stream::new(seed, Purpose::Priority),
             classes,
             adapters: AdapterDraws::new(workload.adapters.as_ref(), &workload.classes, seed).map(Box::new),
+            image_tokens: workload.images.map_or(0, |images| images.total() as u32),
             max_tokens: workload.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
         })
     }
@@ -135,7 +138,8 @@ impl Draws {
     #[inline(always)]
     pub(super) fn request(&mut self, at: Picoseconds, user: u32) -> Request {
         let (class, priority) = self.class();
-        let (own, output_len) = self.lengths(class);
+        let (text, output_len) = self.lengths(class);
+        let own = text.saturating_add(self.image_tokens);
         let adapter = self.adapter(class);
         let (input_len, prompt) = match self.prefix(adapter) {
             Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),

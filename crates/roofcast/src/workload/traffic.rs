@@ -50,6 +50,10 @@ impl Traffic {
     /// workload's files must be loaded.
     pub fn new(workload: &Workload, place: &str) -> Result<Traffic> {
         workload.check(place)?;
+        if workload.images.is_some_and(|images| images.tokens.is_none()) {
+            let accepted = "tokens, or a simulation, whose model gives the tokens of an image";
+            return Err(Error::field(place, "workload.images", "of a width and height", accepted));
+        }
         let missing =
             || Error::field(place, "workload", "not loaded", "a workload whose files have been read");
         let total = workload.total();
@@ -250,6 +254,7 @@ mod tests {
             input_len: Length::Drawn(LengthKind::Lognormal { mu: 6.0, sigma: 0.5, min: None, max: None }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 10, max: 20 }),
             prefix: None,
+            images: None,
             adapters: None,
             priorities: Vec::new(),
             classes: Vec::new(),

@@ -83,6 +83,7 @@ fn half_a_page_of_a_sequence_is_empty() {
         input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 4096 }),
         output_len: Length::Tokens(512),
         prefix: None,
+        images: None,
         adapters: None,
         priorities: Vec::new(),
         classes: Vec::new(),

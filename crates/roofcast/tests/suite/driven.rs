@@ -132,6 +132,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
             input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 60 }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: 60 }),
             prefix,
+            images: None,
             adapters: None,
             priorities: vec![1.0, 1.0],
             classes: Vec::new(),

@@ -402,6 +402,7 @@ fn a_server_takes_its_time_of_each_request() {
             input_len: Length::Tokens(1000),
             output_len: Length::Tokens(10),
             prefix: None,
+            images: None,
             adapters: None,
             priorities: Vec::new(),
             classes: Vec::new(),

@@ -171,6 +171,7 @@ pub(super) fn workloads() -> impl Strategy<Value = Workload> {
             input_len: Length::Drawn(LengthKind::Uniform { min: 1, max: input }),
             output_len: Length::Drawn(LengthKind::Uniform { min: 1, max: output }),
             prefix,
+            images: None,
             adapters: None,
             priorities: Vec::new(),
             classes: Vec::new(),

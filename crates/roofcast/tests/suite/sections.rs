@@ -12,13 +12,25 @@ use toml::{Table, Value};
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 /// Keys that a section needs besides the key that is tested.
-const NEEDS: [(&str, &str); 19] = [
+const NEEDS: [(&str, &str); 22] = [
     ("engine.speculative.", "engine.speculative = { num_speculative_tokens = 2, acceptance_rate = 0.5 }"),
     ("engine.length_prediction.sigma", "engine.length_prediction = { kind = \"noisy\" }"),
     ("engine.length_prediction.accuracy", "engine.length_prediction = { kind = \"proxy\" }"),
     (
         "workload.prefix.",
         "workload = { input_len = 8, output_len = 8, prefix = { length = 4 }, arrivals = { kind = \"offline\" } }",
+    ),
+    (
+        "workload.images.width",
+        "workload = { input_len = 8, output_len = 8, images = { height = 4 }, arrivals = { kind = \"offline\" } }",
+    ),
+    (
+        "workload.images.height",
+        "workload = { input_len = 8, output_len = 8, images = { width = 4 }, arrivals = { kind = \"offline\" } }",
+    ),
+    (
+        "workload.images.",
+        "workload = { input_len = 8, output_len = 8, images = { tokens = 4 }, arrivals = { kind = \"offline\" } }",
     ),
     (
         "workload.adapters.",
@@ -140,8 +152,8 @@ fn a_key_in_engine_is_the_key_in_its_section() {
         assert!(written.contains(&format!("[engine.{section}]")), "{written}");
         count += 1;
     }
-    // 22 of vLLM, 21 of SGLang and 5 of TensorRT-LLM.
-    assert_eq!(count, 48);
+    // 23 of vLLM, 21 of SGLang and 5 of TensorRT-LLM.
+    assert_eq!(count, 49);
 }
 
 fn resolved_config(table: Table) -> Result<(), Error> {

@@ -304,6 +304,7 @@ fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> 
     let lacking = || Error::field(place, "workload", "missing", "a load");
     let mut workload = scenario.spec.workload.clone().ok_or_else(lacking)?;
     workload.without_classes(place, "omitted in a measurement, which has one kind of requests")?;
+    workload.without_images(place, "omitted in a measurement, whose prompts are text")?;
     workload.without_adapters(place, "omitted in a measurement, whose requests name one model")?;
     match workload.arrivals {
         Arrivals::Poisson { rate } if given.constant => workload.arrivals = Arrivals::Constant { rate },

@@ -8,7 +8,7 @@ use roofcast::Spec;
 use roofcast::fleet::{FoundPrefixes, OracleHits};
 use roofcast::plan::judged_load;
 use roofcast::simulate::{
-    AdapterUse, ClassResults, FailureUse, FirstWave, PoolUse, RecordedSessions, Simulation,
+    AdapterUse, ClassResults, FailureUse, FirstWave, ImageUse, PoolUse, RecordedSessions, Simulation,
 };
 use roofcast::spec::{CostKind, Percentile};
 use roofcast::summary::Statistics;
@@ -43,6 +43,7 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
     facts.extend(s.fleet.oracle.as_ref().map(|hits| ("oracle", oracle(hits))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
+    facts.extend(s.images.as_ref().map(|images| ("images", image_use(images))));
     facts.extend(s.adapters.as_ref().map(|used| ("LoRA", adapters(used))));
     facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)).chain(storage(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
@@ -218,6 +219,17 @@ fn drafts(s: &Simulation) -> String {
     let a = &s.activity;
     let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
     format!("{} verified, {} accepted", grouped(a.drafted_tokens), percent(accepted))
+}
+
+/// Images of a request, and the time of their encoder.
+fn image_use(i: &ImageUse) -> String {
+    format!(
+        "{} per request, {} tokens of {} patches each; the encoder takes {} ms an image",
+        grouped(i.count),
+        grouped(i.tokens),
+        grouped(i.patches),
+        significant(i.encoder_ms)
+    )
 }
 
 /// Loads of LoRA adapters, the time of their kernels, and the requests that waited for one.

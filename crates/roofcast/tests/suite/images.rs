@@ -1,0 +1,137 @@
+//! Images in prompts: their tokens, the time of their encoder at the limit, and the steps that wait for it.
+
+use super::fleets::holds;
+use super::support::{catalog, model};
+use roofcast::deployment::{Deployment, DeploymentOptions};
+use roofcast::limits::{ImageCost, image};
+use roofcast::model::ImageSize;
+use roofcast::simulate::{RunOptions, Simulation, simulate};
+use roofcast::spec::{FleetSpec, Spec};
+use roofcast::units::Bytes;
+use roofcast::{Error, Forecaster};
+use std::sync::Arc;
+
+const QWEN: &str = "Qwen/Qwen3-VL-2B-Instruct";
+
+fn deployment(name: &str, text: &str) -> Result<(Deployment, Spec), Error> {
+    let spec = Spec::parse("test", text)?;
+    let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+    Ok((Deployment::resolve(model(name), chip, &DeploymentOptions::of(&spec))?, spec))
+}
+
+fn run(name: &str, text: &str) -> Result<Simulation, Error> {
+    let (deployment, spec) = deployment(name, text)?;
+    let options = RunOptions { leap: true, records: true, ..RunOptions::default() };
+    simulate(&Forecaster::serving(deployment)?, &spec, "test", options)
+}
+
+fn cost(text: &str, size: ImageSize) -> ImageCost {
+    image(&Forecaster::embedded(deployment(QWEN, text).unwrap().0).unwrap(), size).unwrap()
+}
+
+fn close(found: f64, expected: f64) {
+    assert!((found / expected - 1.0).abs() < 1e-6, "{found} is not {expected}");
+}
+
+/// Qwen3-VL-2B: 24 layers of width 1024 with 4 · 1024² + 2 · 1024 · 4096 weights, patches of 3 · 16 · 16 · 2 values,
+/// four mergers of 4096² + 4096 · 2048 weights for each token of four patches. An image of 1024 × 1024 has 1024 tokens
+/// of 4096 patches. Every patch attends to every other with 16 heads of 64, in 4 · 64 · 16 FLOPs a pair, counted as the
+/// 4096 · 6144 − 4096 · 4095/2 pairs of a prompt at the end of 6144 tokens. An H100 has 989.4 TFLOP/s; norms are
+/// read at 3.35 TB/s.
+#[test]
+fn an_encoder_by_hand() {
+    let found = cost("", ImageSize::Pixels(1024, 1024));
+    assert_eq!((found.tokens, found.patches), (1024, 4096));
+    let layers = 24.0 * (4.0 * 1024.0 * 1024.0 + 2.0 * 1024.0 * 4096.0);
+    let (patches, merging) = (1536.0 * 1024.0, 4.0 * (4096.0 * 4096.0 + 4096.0 * 2048.0));
+    let products = 2.0 * 4096.0 * (layers + patches + merging / 4.0);
+    let pairs = 4096.0 * 6144.0 - 4096.0 * 4095.0 / 2.0;
+    let attention = 24.0 * 4.0 * 64.0 * 16.0 * pairs;
+    let norms = 24.0 * 2.0 * 1024.0 * 2.0 / 3.35e12;
+    close(found.limit.seconds(), (products + attention) / 989.4e12 + norms);
+    assert!(found.forecast > found.limit);
+    // The tower's weights in 16 bits, and 1024 tokens of the text model's width of 2048.
+    assert_eq!(found.weight_bytes, Bytes((2.0 * (layers + patches + merging)) as u64));
+    assert_eq!(found.cache_bytes, Bytes(1024 * 2048 * 2));
+    // On two ranks the weights are halved, or images are whole.
+    let half = "[parallelism]\ntp = 2\n";
+    let whole = format!("{half}[engine]\nmm_encoder_tp_mode = \"data\"\n");
+    let size = ImageSize::Tokens(1024);
+    assert_eq!(cost(half, size).weight_bytes.0, found.weight_bytes.0 / 2);
+    assert_eq!(
+        (cost(&whole, size).weight_bytes, cost(&whole, size).limit),
+        (found.weight_bytes, found.limit)
+    );
+}
+
+/// A request of two images and 100 tokens of text takes as long as one of 2148 tokens of text and two encoders, in one
+/// step and in chunks of 500 tokens. On two ranks that encode whole images both are encoded at once.
+#[test]
+fn a_prompt_waits_for_its_encoder() {
+    let end = |keys: &str, load: &str| {
+        let text = format!(
+            "[engine]\ncost = \"limit\"\nscheduler_reserve_full_isl = false\n{keys}\n[workload]\nrequests = 1\noutput_len = 3\n\
+             arrivals = {{ kind = \"offline\" }}\n{load}\n"
+        );
+        let run = run(QWEN, &text).unwrap();
+        (run.records[0].finished.seconds(), run)
+    };
+    let images = "input_len = 100\nimages = { count = 2, width = 1024, height = 1024 }";
+    let one = cost("", ImageSize::Tokens(1024)).limit.seconds();
+    for keys in ["max_num_batched_tokens = 8192", "max_num_batched_tokens = 500\nmax_num_seqs = 8"] {
+        let (with, run) = end(keys, images);
+        let (text, _) = end(keys, "input_len = 2148");
+        assert!((with - text - 2.0 * one).abs() < 1e-10, "{keys}: {with} {text} {one}");
+        let used = run.images.unwrap();
+        assert_eq!((used.count, used.tokens, used.patches), (2, 1024, 4096));
+        close(used.encoder_ms, one * 1e3);
+        assert_eq!((run.records[0].input_len, run.activity.scheduled_tokens), (2148, 2150));
+    }
+    let shared = "max_num_batched_tokens = 8192\nmm_encoder_tp_mode = \"data\"\n[parallelism]\ntp = 2";
+    let (with, text) = (end(shared, images).0, end(shared, "input_len = 2148").0);
+    assert!((with - text - one).abs() < 1e-10, "{with} {text} {one}");
+}
+
+/// Leaping equals stepping under several schedulers; a shared prefix stands before the images, and is found again.
+#[test]
+fn leaps_wait_as_steps_do() {
+    for engine in ["vllm", "sglang", "tensorrt-llm"] {
+        let text = format!(
+            "[engine]\nname = \"{engine}\"\n[workload]\nrequests = 40\ninput_len = {{ kind = \"uniform\", min = 20, max = 400 }}\n\
+             output_len = 30\nimages = {{ count = 2, tokens = 300 }}\nprefix = {{ length = 160 }}\n\
+             arrivals = {{ kind = \"poisson\", rate = 20.0 }}\n"
+        );
+        let (deployment, spec) = deployment(QWEN, &text).unwrap();
+        let run = holds(&deployment, &spec.workload.unwrap(), FleetSpec::default());
+        assert!(run.records.iter().all(|r| r.input_len > 760), "{engine}");
+        assert_eq!(run.images.unwrap().patches, 1200);
+        assert!(engine == "tensorrt-llm" || run.activity.cached_tokens >= 38 * 160, "{engine}");
+    }
+}
+
+/// Models without a tower are refused by their name, sizes in pixels where the config does not decide their tokens, and
+/// images whose place in a prompt is unknown.
+#[test]
+fn refusals_name_model_and_key() {
+    let load = "[workload]\nrequests = 2\ninput_len = 9\noutput_len = 9\n";
+    let offline = format!("{load}arrivals = {{ kind = \"offline\" }}\n");
+    let pixels = "images = { width = 300, height = 200 }\n";
+    let sessions = "arrivals = { kind = \"sessions\", rate = 1.0, turns = 2 }\n";
+    let llama = "meta-llama/Llama-3.1-8B-Instruct";
+    for (name, text, says) in [
+        (llama, format!("{offline}{pixels}"), "Llama-3.1-8B"),
+        ("google/gemma-4-31B-it", format!("{offline}{pixels}"), "a number of tokens"),
+        (QWEN, format!("[engine]\nlanguage_model_only = true\n{offline}{pixels}"), "language_model_only"),
+        (QWEN, format!("{load}{sessions}{pixels}"), "omitted in sessions"),
+        (
+            QWEN,
+            format!("{offline}{pixels}prefix = {{ length = 9, share = 0.5 }}\n"),
+            "a prefix that all requests have",
+        ),
+        (QWEN, format!("{offline}images = {{ width = 300 }}\n"), "width and height, or tokens"),
+        (QWEN, format!("{offline}images = {{ count = 0, tokens = 9 }}\n"), "1 to 1000"),
+    ] {
+        let error = run(name, &text).err().unwrap().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}
