@@ -3,6 +3,7 @@
 mod beside;
 pub(crate) mod find;
 mod series;
+mod special;
 pub(crate) mod sweep;
 mod text;
 pub(crate) mod view;

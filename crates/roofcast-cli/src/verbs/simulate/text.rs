@@ -1,15 +1,13 @@
 //! The text of a simulation for people.
 
-use super::About;
+use super::{About, special};
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::{FoundPrefixes, OracleHits};
 use roofcast::plan::judged_load;
-use roofcast::simulate::{
-    AdapterUse, ClassResults, FailureUse, FirstWave, ImageUse, PoolUse, RecordedSessions, Simulation,
-};
+use roofcast::simulate::{ClassResults, FailureUse, FirstWave, PoolUse, RecordedSessions, Simulation};
 use roofcast::spec::{CostKind, Percentile};
 use roofcast::summary::Statistics;
 use roofcast::units::Bytes;
@@ -43,8 +41,8 @@ pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
     facts.extend(s.fleet.prefixes.as_ref().map(|prefixes| ("routing", routing(prefixes))));
     facts.extend(s.fleet.oracle.as_ref().map(|hits| ("oracle", oracle(hits))));
     facts.extend(Some(s).filter(|s| s.activity.drafted_tokens > 0).map(|s| ("drafts", drafts(s))));
-    facts.extend(s.images.as_ref().map(|images| ("images", image_use(images))));
-    facts.extend(s.adapters.as_ref().map(|used| ("LoRA", adapters(used))));
+    facts.extend(s.images.as_ref().map(|images| ("images", special::images(images))));
+    facts.extend(s.adapters.as_ref().map(|used| ("LoRA", special::adapters(used))));
     facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)).chain(storage(s)));
     facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
     text += &table::pairs(&facts);
@@ -219,33 +217,6 @@ fn drafts(s: &Simulation) -> String {
     let a = &s.activity;
     let accepted = 1.0 - a.rejected_tokens as f64 / a.drafted_tokens as f64;
     format!("{} verified, {} accepted", grouped(a.drafted_tokens), percent(accepted))
-}
-
-/// Images of a request, and the time of their encoder.
-fn image_use(i: &ImageUse) -> String {
-    format!(
-        "{} per request, {} tokens of {} patches each; the encoder takes {} ms an image",
-        grouped(i.count),
-        grouped(i.tokens),
-        grouped(i.patches),
-        significant(i.encoder_ms)
-    )
-}
-
-/// Loads of LoRA adapters, the time of their kernels, and the requests that waited for one.
-fn adapters(a: &AdapterUse) -> String {
-    let wait = a.mean_wait_s.map_or(String::new(), |s| format!(", {} s each", significant(s)));
-    format!(
-        "{} adapters, {} at once, {} each; {} loads ({} from storage) took {} s, kernels {} s; {} requests waited{wait}",
-        grouped(a.adapters),
-        grouped(a.max_loras),
-        a.adapter_bytes.gb(),
-        grouped(a.loads),
-        grouped(a.reads),
-        significant(a.loading_s),
-        significant(a.computing_s),
-        grouped(a.waits)
-    )
 }
 
 /// Times of recorded sessions, from the first turn to the last answer.
