@@ -105,7 +105,7 @@ impl Tower {
             embedding,
             merging,
             windows: full.zip(window),
-            sizing: Sizing::of(model_type, &kind, patch * merge, count(&["image_size"])),
+            sizing: Sizing::of(model_type, kind, patch * merge, count(&["image_size"])),
             by_plain_keys: [count(&["num_hidden_layers"]), count(&["hidden_size"])],
         })
     }
