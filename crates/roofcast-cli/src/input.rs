@@ -1,6 +1,7 @@
 //! Conversion of files and flags to the library's types: specs, catalogs and models, with bounded reads.
 
 pub(crate) mod checkpoint;
+mod defaults;
 pub(crate) mod dimensions;
 pub(crate) mod manifest;
 pub(crate) mod measurements;

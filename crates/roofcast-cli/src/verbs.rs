@@ -57,6 +57,9 @@ pub(crate) struct About<'a> {
     ideal: bool,
     /// Assumptions for settings that the input does not contain, one sentence each.
     assumptions: &'a [String],
+    /// Power limit of each accelerator in watts, if one is set.
+    #[serde(skip)]
+    power_limit_w: Option<f64>,
 }
 
 impl<'a> About<'a> {
@@ -73,6 +76,7 @@ impl<'a> About<'a> {
             convention: if d.is_nominal() { "seed-003" } else { "default" },
             ideal: d.ideal,
             assumptions: &d.assumptions,
+            power_limit_w: d.accelerator.power_limit_w,
         }
     }
 
@@ -89,8 +93,9 @@ impl<'a> About<'a> {
         let shares: Vec<_> =
             degrees.iter().filter(|(_, n)| *n > 1).map(|(name, n)| format!("{name} {n}")).collect();
         let shares = if shares.is_empty() { String::new() } else { format!(" ({})", shares.join(", ")) };
+        let power = self.power_limit_w.map_or(String::new(), |w| format!(", {w} W each"));
         format!(
-            "{} on {} × {}{shares}, {} weights, {} KV",
+            "{} on {} × {}{shares}{power}, {} weights, {} KV",
             self.model, self.count, self.hardware, self.weights, self.kv
         )
     }

@@ -210,7 +210,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         confident: ranked.first().is_some_and(likely),
         best: ranked.first().cloned(),
         cheaper: ranked.iter().filter(|c| !likely(c) && value(c) < least).cloned().collect(),
-        pareto: front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]),
+        pareto: by_price(front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]), &value),
         pareto_throughput: by_throughput(&ranked),
         by_accelerator,
         ranked,
@@ -227,6 +227,12 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         quality: quality::notes(&weights, &kv)?,
         flops_per_dollar: found.judge.space.chips.iter().filter_map(|c| flops_per_dollar(c)).collect(),
     })
+}
+
+/// Choices in ascending order of the objective, and of TPOT where that is equal.
+fn by_price(mut choices: Vec<Choice>, value: impl Fn(&Choice) -> f64) -> Vec<Choice> {
+    choices.sort_by(|a, b| value(a).total_cmp(&value(b)).then(a.tpot_ms.total_cmp(&b.tpot_ms)));
+    choices
 }
 
 /// Choices that no other choice beats in both output tokens per second per accelerator and interactivity, in order of

@@ -332,6 +332,8 @@ impl Spec {
     fn checked(mut self, place: &str, moved: Vec<&'static SpecKey>) -> Result<Spec> {
         let foreign = |key: &&SpecKey| key.owner().is_some_and(|owner| !self.engine.counts(owner));
         self.engine.foreign = moved.into_iter().filter(foreign).collect();
+        // Without drafts there is no speculative decoding, as in a sweep from 0.
+        self.engine.speculative = self.engine.speculative.filter(|s| s.num_speculative_tokens > 0);
         self.check(place)?;
         Ok(self)
     }

@@ -138,13 +138,13 @@ pub(crate) struct JudgeArgs {
     #[arg(long)]
     pub(crate) stop_oversaturated: bool,
     /// Goodput: bound on the time to first token.
-    #[arg(long = "slo-ttft", alias = "ttft-p99", value_name = "MS", value_parser = milliseconds)]
+    #[arg(long = "slo-ttft", alias = "ttft-p99", value_name = "MS", value_parser = bound("ttft"))]
     pub(crate) slo_ttft: Option<f64>,
     /// Goodput: bound on the time per output token.
-    #[arg(long = "slo-tpot", alias = "tpot-p99", value_name = "MS", value_parser = milliseconds)]
+    #[arg(long = "slo-tpot", alias = "tpot-p99", value_name = "MS", value_parser = bound("tpot"))]
     pub(crate) slo_tpot: Option<f64>,
     /// Goodput: bound on the end-to-end latency.
-    #[arg(long = "slo-e2el", alias = "e2el-p99", value_name = "MS", value_parser = milliseconds)]
+    #[arg(long = "slo-e2el", alias = "e2el-p99", value_name = "MS", value_parser = bound("e2el"))]
     pub(crate) slo_e2el: Option<f64>,
     /// Largest p99 of the client's own lag in a valid run.
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = milliseconds)]

@@ -4,6 +4,7 @@
 
 use super::foreign;
 use super::help::{ENGINE, LOAD, MACHINE};
+use super::values::lacks_unit;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use roofcast::spec::keys::{KEYS, SpecKey, ValueType};
 use roofcast::spec::number::{self, Unit};
@@ -170,9 +171,11 @@ fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
         (ValueType::Real, _) if key.section() == "slo" && text == NO_BOUND => Ok(text.into()),
         (ValueType::Real, None) => number::real(text).map(Value::from).ok_or_else(|| accepted("a number")),
         (ValueType::Real, Some(unit)) => {
-            let time = number::time(text, unit).map(Value::from);
+            let time = number::time(text, unit).filter(|time| !lacks_unit(key.name(), text, *time));
+            let time = time.map(Value::from);
             let none = if key.section() == "slo" { ", or none" } else { "" };
-            time.ok_or_else(|| accepted(&format!("{}, or a time as 50ms or 2s{none}", unit.name())))
+            let small = number::real(text).map_or("", |_| "; a time this short with its unit, as 1s or 1ms");
+            time.ok_or_else(|| accepted(&format!("{}, or a time as 50ms or 2s{none}{small}", unit.name())))
         }
         (ValueType::Switch, _) => {
             text.parse::<bool>().map(Value::from).map_err(|_| accepted("true or false"))

@@ -26,6 +26,22 @@ pub(super) fn threads(text: &str) -> Result<usize, String> {
     within(1, 1024)(text).map(|n| n as usize)
 }
 
+/// Shortest time in milliseconds that a bound of this metric may have without a unit. A shorter number is more likely
+/// meant in seconds.
+fn shortest_ms(metric: &str) -> f64 {
+    match metric.split('_').next() {
+        Some("ttft" | "e2el") => 10.0,
+        Some("tpot" | "itl") => 1.0,
+        _ => 0.0,
+    }
+}
+
+/// True if `text` is a bound of a latency without a unit that is too short to be meant in milliseconds; `name` is the
+/// bound's key, as in `ttft_p99_ms`.
+pub(super) fn lacks_unit(name: &str, text: &str, ms: f64) -> bool {
+    number::real(text).is_some() && ms > 0.0 && ms < shortest_ms(name)
+}
+
 fn whole(text: &str) -> Option<u64> {
     number::whole(text).and_then(|n| u64::try_from(n).ok())
 }
@@ -98,6 +114,17 @@ pub(super) fn milliseconds(text: &str) -> Result<f64, String> {
     match number::time(text, Unit::Milliseconds) {
         Some(v) if v > 0.0 && v <= 1e9 => Ok(v),
         _ => Err("accepted: milliseconds above 0, or a time as 2s".into()),
+    }
+}
+
+/// Parser of a bound of `metric` in milliseconds.
+#[cfg(feature = "network")]
+pub(super) fn bound(metric: &'static str) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| match milliseconds(text) {
+        Ok(ms) if lacks_unit(metric, text, ms) => {
+            Err("accepted: a time this short with its unit, as 1s or 1ms".into())
+        }
+        found => found,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Knows: the order of layers (the spec or its default, an engine's command line, `--set`, flags, a sweep's values),
 //! and the base of relative paths. The library knows the meaning of keys.
 
+use super::defaults::defaults;
 use super::refused::{by_flag, lacking, refused, together};
 use super::running::running;
 use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, spec_text, standard_input, text, values};
@@ -76,6 +77,8 @@ impl Reach {
 /// A spec file or the default, and everything that is applied over the spec.
 pub(crate) struct Source {
     place: String,
+    /// True if no spec is given, so that `table` is the verb's default.
+    by_default: bool,
     file: Option<PathBuf>,
     text: String,
     table: Table,
@@ -131,7 +134,8 @@ impl Source {
                 Error::field(command::PLACE, "the model", "missing: no model is named", accepted).into()
             );
         }
-        Ok(Source { place, file, text, table, settings: all, catalog, reach: Reach::Files, longest, runs })
+        let (by_default, settings, reach) = (!given, all, Reach::Files);
+        Ok(Source { place, by_default, file, text, table, settings, catalog, reach, longest, runs })
     }
 
     /// Uses `default` for `section` if the spec lacks that section.
@@ -144,12 +148,15 @@ impl Source {
     pub(crate) fn received(table: Table, catalog: Cow<'static, Catalog>, models: Vec<Arc<Model>>) -> Source {
         let (place, text) = ("the request".to_owned(), String::new());
         let (settings, reach) = (Vec::new(), Reach::Given(models));
-        Source { place, file: None, text, table, settings, catalog, reach, longest: None, runs: None }
+        let (by_default, file, longest, runs) = (false, None, None, None);
+        Source { place, by_default, file, text, table, settings, catalog, reach, longest, runs }
     }
 
     /// The question with the settings `more` applied last.
     pub(crate) fn scenario(&self, more: &[Setting]) -> Result<Scenario> {
-        let (table, mut spec) = self.spec([&self.settings, more].concat())?;
+        let settings = [&self.settings, more].concat();
+        let (table, mut spec) = self.spec(settings.clone())?;
+        let defaults = if self.by_default { defaults(&self.table, &table, &settings) } else { Vec::new() };
         if let Some(name) = &mut spec.model.name {
             *name = address::repository(name)?.into_owned();
         }
@@ -170,6 +177,7 @@ impl Source {
             file,
             spec,
             table,
+            defaults,
             catalog,
             reach,
             longest: self.longest.clone(),
@@ -254,6 +262,8 @@ pub(crate) struct Scenario {
     /// The spec, with the traces that it names loaded.
     pub(crate) spec: Spec,
     table: Table,
+    /// Names of the parts of load and SLO that are the verb's defaults, because nothing sets them.
+    pub(crate) defaults: Vec<&'static str>,
     pub(crate) catalog: Cow<'static, Catalog>,
     reach: Reach,
     longest: Option<Longest>,

@@ -324,7 +324,7 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
         (
             "KV cache",
             format!(
-                "read in {} ms a step, recomputed in {} ms; reading is faster from {} tokens",
+                "reading the context takes {} ms, recomputing it {} ms; reading is faster from {} tokens",
                 ms(k.cached),
                 ms(k.recomputed),
                 grouped(k.break_even_context)

@@ -64,6 +64,9 @@ pub(crate) struct Answer<'a> {
     /// True if the spec or a flag lists the accelerators.
     #[serde(skip)]
     chose: bool,
+    /// Names of the parts of load and SLO that are defaults.
+    #[serde(skip)]
+    defaults: &'a [&'static str],
     /// Names of files of an earlier plan in the folder of `--launch-dir` that were removed, because this plan does not
     /// write them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -71,12 +74,18 @@ pub(crate) struct Answer<'a> {
 }
 
 impl<'a> Answer<'a> {
-    fn of(scenario: &Scenario, model: &'a Model, plan: &'a Plan, current: Option<&'a Current>) -> Answer<'a> {
+    fn of(
+        scenario: &'a Scenario,
+        model: &'a Model,
+        plan: &'a Plan,
+        current: Option<&'a Current>,
+    ) -> Answer<'a> {
         let minimise = scenario.spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
         let spec = plan.best.as_ref().map(|best| scenario.deployed(&best.spec, &best.dropped));
         let bench = plan.best.as_ref().map(bench);
         let (model, cost) = (&model.name, scenario.spec.engine.cost);
-        Answer { model, cost, minimise, plan, spec, bench, current, chose: true, removed: Vec::new() }
+        let (defaults, removed) = (scenario.defaults.as_slice(), Vec::new());
+        Answer { model, cost, minimise, plan, spec, bench, current, chose: true, defaults, removed }
     }
 }
 

@@ -57,6 +57,11 @@ pub(super) fn lengths(workload: &Workload) -> String {
     format!("{input:.0} prompt and {output:.0} output tokens on average")
 }
 
+/// The parts of load and SLO that are defaults, as in `prompt lengths, TTFT bound: not given`; `None` if there are none.
+pub(super) fn defaults(names: &[&str]) -> Option<(&'static str, String)> {
+    (!names.is_empty()).then(|| ("defaults", format!("{}: not given", names.join(", "))))
+}
+
 /// The SLO in words, as in `TTFT p99 ≤ 2000 ms, TPOT p99 ≤ 50 ms`, or a text that there is none.
 pub(super) fn slo(slo: &Slo) -> String {
     let share = slo.goodput.map(|share| format!("for {} of the requests", percent(share)));

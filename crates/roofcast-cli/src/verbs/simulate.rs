@@ -107,7 +107,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     } else if let Some(measured) = &measured {
         show::text(&beside::people(&title, &scenario.spec, measured))?;
     } else {
-        show::text(&text::people(&title, &scenario.spec, &simulation))?;
+        show::text(&text::people(&title, (&scenario.spec, &scenario.defaults), &simulation))?;
     }
     Ok(match &simulation {
         s if s.interrupted => exit::invalid(),

@@ -70,6 +70,76 @@ fn a_run_and_a_plan_say_how_users_begin() {
     assert!(said.contains(start), "{said}");
 }
 
+/// A number without a unit that would be a first token within 10 ms is more likely meant in seconds.
+#[test]
+fn a_bound_of_a_few_milliseconds_names_its_unit() {
+    for (flags, short) in [
+        ("simulate --ttft-p99 1", true),
+        ("plan --e2el-p90 9.9", true),
+        ("plan --tpot-p99 0.05", true),
+        ("bench --url http://127.0.0.1:1 --slo-ttft 2", true),
+        ("simulate --requests 5 --ttft-p99 1ms --tpot-p99 1 --dump-spec", false),
+        ("simulate --requests 5 --ttft-p99 10 --dump-spec", false),
+    ] {
+        let run = roofcast(flags);
+        assert_eq!(run.code == 2 && run.err.contains("as 1s or 1ms"), short, "{flags}: {}{}", run.out, run.err);
+    }
+}
+
+/// Parts of load and SLO that nothing sets are named; those of a spec file are nobody's default.
+#[test]
+fn an_answer_names_the_defaults_that_decide_it() {
+    let said = |ask: &str| {
+        let out = roofcast(ask).out;
+        out.lines().find_map(|line| line.strip_prefix("defaults")).map(|rest| rest.trim().to_owned())
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(said("simulate --requests 5"), some("load, prompt lengths, output lengths: not given"));
+    assert_eq!(said("simulate --requests 5 --rate 2 --input-len 10"), some("output lengths: not given"));
+    assert_eq!(said("simulate --requests 5 --rate 2 --input-len 10 --output-len 9"), None);
+    assert_eq!(said("simulate --requests 5 --workload azure-conv-2023"), None);
+    assert_eq!(said("simulate examples/serving-users.toml --requests 5"), None);
+    let plan = "plan --hardware h100-sxm --max-accelerators 1 --confidence 0 --input-len 100 --output-len 20 --rate 2 \
+                --set search.requests=100";
+    assert_eq!(said(&format!("{plan} --ttft-p99 1s")), some("TPOT bound: not given"));
+    let open = roofcast(&format!("{plan} --ttft-p99 none --tpot-p99 50ms")).out;
+    assert!(open.contains("TPOT p99 ≤ 50 ms; TTFT has no bound, prompts may wait"), "{open}");
+}
+
+/// The power limit stands in the first line, and joules of a token in the tables of sweeps.
+#[test]
+fn power_and_energy_are_shown() {
+    let base = "simulate --requests 20 --input-len 100 --output-len 20 --power-limit 400";
+    let said = roofcast(&format!("{base} --rate 2")).out;
+    assert!(said.starts_with("meta-llama/Llama-3.1-8B-Instruct on 1 × h100-sxm, 400 W each, bf16"), "{said}");
+    let wide = roofcast(&format!("{base} --sweep rate=1,2 --wide")).out;
+    assert!(wide.lines().any(|line| line.trim_end().ends_with("J/token")), "{wide}");
+    let csv = roofcast(&format!("{base} --sweep rate=1,2 --csv")).out;
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let column = rows[0].iter().position(|name| *name == "joules_per_output_token").unwrap();
+    assert!(rows[1][column].parse::<f64>().unwrap() > 0.0, "{csv}");
+    let hint = roofcast("plan --count 4");
+    assert!(hint.code == 2 && hint.err.contains("--max-accelerators N"), "{}", hint.err);
+}
+
+/// A change that meets the SLO as forecast, but with less than the required chance, is not called met; the Pareto list is
+/// in order of price.
+#[test]
+fn what_is_less_likely_than_required_is_said() {
+    let ask = "plan --hardware h100-sxm,l40s --max-accelerators 6 --rate 20 --input-len 1000 --output-len 200 --ttft-p99 1s \
+               --tpot-p99 40ms --set search.requests=500";
+    let ((answer, _), said) = (json(ask), roofcast(ask).out);
+    let changes = answer["what_if"].as_array().unwrap();
+    let met = |w: &&serde_json::Value| w["meets"] == true && w["chance"].is_number();
+    let unlikely = |w: &&serde_json::Value| w["chance"].as_f64().unwrap() < 0.8;
+    let (less, enough): (Vec<_>, Vec<_>) = changes.iter().filter(met).partition(unlikely);
+    assert!(!less.is_empty() && !enough.is_empty(), "{changes:?}");
+    assert_eq!(said.matches("met as forecast, less than 80 % likely: ").count(), less.len(), "{said}");
+    assert_eq!(said.matches("still met: ").count(), enough.len(), "{said}");
+    let prices = answer["pareto"].as_array().unwrap().iter().map(|c| c["cost_per_hour"].as_f64().unwrap());
+    assert!(prices.is_sorted(), "{said}");
+}
+
 /// The verdict follows the band of the answer itself, and the rest of the answer is unchanged by the measurement.
 #[test]
 fn a_measured_server_stands_beside_forecast_and_limit() {

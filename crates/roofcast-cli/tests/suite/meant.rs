@@ -179,7 +179,7 @@ fn what_was_assumed_is_said() {
         format!("simulate {model} --requests 20 --sweep tp=1,2"),
         format!("limits {model} --sweep parallelism.pp=1,2"),
         format!("plan {model} --max-accelerators 1 --rate 1 --set search.requests=100"),
-        format!("plan {model} --max-accelerators 1 --rate 1 --set search.requests=100 --ttft-p99 0.1"),
+        format!("plan {model} --max-accelerators 1 --rate 1 --set search.requests=100 --ttft-p99 0.1ms"),
     ] {
         let run = roofcast(&asked);
         assert!(run.out.contains(said), "{asked}: {}{}", run.out, run.err);

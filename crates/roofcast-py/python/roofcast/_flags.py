@@ -127,7 +127,7 @@ class DeploymentFlags(TypedDict, total=False):
     """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's,
     with the bytes of block tables not counted]"""
     num_speculative_tokens: int | None
-    """Tokens drafted after each step of a sequence"""
+    """Tokens drafted after each step of a sequence; 0 for none"""
     acceptance_rate: float | None
     """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
     acceptance_length: float | None
@@ -296,7 +296,7 @@ class LoadFlags(DeploymentFlags, total=False):
     """Seconds from a request's last step until the same user's next request is at the server, thinking aside [default:
     0.001]"""
     input_len: int | None
-    """Prompt tokens"""
+    """Prompt tokens; 8k is 8,000 and 8K is 8,192"""
     output_len: int | None
     """Tokens of an answer"""
     prefix_len: int | None
@@ -520,7 +520,7 @@ class PlanFlags(TypedDict, total=False):
     """Layout of a request's KV cache in memory: paged, flashinfer, vattention, contiguous [default: the scheduler's,
     with the bytes of block tables not counted]"""
     num_speculative_tokens: int | None
-    """Tokens drafted after each step of a sequence"""
+    """Tokens drafted after each step of a sequence; 0 for none"""
     acceptance_rate: float | None
     """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
     acceptance_length: float | None
@@ -672,7 +672,7 @@ class PlanFlags(TypedDict, total=False):
     """Seconds from a request's last step until the same user's next request is at the server, thinking aside [default:
     0.001]"""
     input_len: int | None
-    """Prompt tokens"""
+    """Prompt tokens; 8k is 8,000 and 8K is 8,192"""
     output_len: int | None
     """Tokens of an answer"""
     prefix_len: int | None

@@ -145,7 +145,7 @@ fn draw(chart: &mut Chart, axes: &Axes, (series, curve): (usize, &Curve), banded
 /// Text with the users and the cost of the best point of a curve.
 fn label(best: &CurvePoint) -> String {
     let users = if best.users == 1 { "1 user".to_owned() } else { format!("{} users", best.users) };
-    best.cost_per_million_tokens.map_or(users.clone(), |usd| format!("{users}: ${usd:.2}/M"))
+    best.cost_per_million_tokens.map_or(users.clone(), |usd| format!("{users}: ${usd:.2}/M output tokens"))
 }
 
 fn told(curve: &Curve, p: &CurvePoint) -> String {

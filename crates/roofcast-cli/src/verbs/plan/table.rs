@@ -5,7 +5,7 @@ use crate::show::table;
 use roofcast::plan::{Choice, Near, Plan, PoolChoice};
 use roofcast::spec::Metric;
 
-pub(super) const CSV: [&str; 44] = [
+pub(super) const CSV: [&str; 45] = [
     "accelerator",
     "count",
     "tp",
@@ -47,6 +47,7 @@ pub(super) const CSV: [&str; 44] = [
     "interactivity_tok_s",
     "cost_per_hour",
     "cost_per_million_tokens",
+    "joules_per_token",
     "pareto",
     "pareto_throughput",
     "interrupted",
@@ -83,7 +84,7 @@ fn csv_row(c: &Choice) -> Vec<String> {
     row.extend([some(c.chance), some(c.max_requests_per_s)]);
     let rates = [c.output_tok_s, c.output_tok_s_per_accelerator, c.interactivity_tok_s];
     row.extend(rates.map(|v| v.to_string()));
-    row.extend([some(c.cost_per_hour), some(c.cost_per_million_tokens)]);
+    row.extend([c.cost_per_hour, c.cost_per_million_tokens, c.joules_per_token].map(some));
     row
 }
 

@@ -4,7 +4,7 @@ use super::table::{Columns, chance, choices, distinct, latency, near, pools, thr
 use super::{Answer, commands, over_time, rests};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
-use crate::verbs::question::{load, slo, users};
+use crate::verbs::question::{defaults, load, slo, users};
 use crate::verbs::{assumed, bands};
 use anyhow::Result;
 use roofcast::capacity::{CapacityQuestion, capacity};
@@ -29,7 +29,10 @@ pub(super) fn people(
 ) -> Result<String> {
     let found = answer.plan;
     let slower = answer.current.map_or(1.0, |current| current.slower);
-    let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w, slower));
+    let mut text = spec
+        .workload
+        .as_ref()
+        .map_or_else(String::new, |w| question(spec, model, w, (slower, answer.defaults)));
     if !found.assumptions.is_empty() {
         text += &(assumed(&found.assumptions) + "\n");
     }
@@ -76,8 +79,13 @@ pub(super) fn people(
     text += &left_out(found);
     if !found.what_if.is_empty() {
         text += "what if\n\n";
-        text +=
-            &table::pairs(&found.what_if.iter().map(|w| (w.change.as_str(), what_if(w))).collect::<Vec<_>>());
+        text += &table::pairs(
+            &found
+                .what_if
+                .iter()
+                .map(|w| (w.change.as_str(), what_if(w, found.confidence)))
+                .collect::<Vec<_>>(),
+        );
     }
     text += &over_time::people(found, wide);
     if spec.search.is_some() && !found.flops_per_dollar.is_empty() {
@@ -223,7 +231,7 @@ fn counts(found: &Plan) -> String {
     table::line(&text) + "\n"
 }
 
-fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> String {
+fn question(spec: &Spec, model: &Model, workload: &Workload, (slower, not_given): (f64, &[&str])) -> String {
     let price = match spec.engine.cost {
         CostKind::Limit => "hardware limits, which no engine exceeds".to_owned(),
         CostKind::Forecast if slower != 1.0 => {
@@ -234,7 +242,12 @@ fn question(spec: &Spec, model: &Model, workload: &Workload, slower: f64) -> Str
     let mut pairs = vec![("model", model.name.clone()), ("load", load(workload))];
     let judged = judged_load(spec, "spec").ok();
     pairs.extend(judged.as_ref().and_then(users).map(|users| ("users", users)));
-    pairs.extend([("SLO", slo(&spec.slo)), ("step times", price)]);
+    let waits = |metric| spec.slo.of(metric).next().is_none();
+    let open = spec.slo.is_bounded() && waits(Metric::Ttft) && waits(Metric::E2el);
+    let open = if open { "; TTFT has no bound, prompts may wait" } else { "" };
+    pairs.push(("SLO", slo(&spec.slo) + open));
+    pairs.extend(defaults(not_given));
+    pairs.push(("step times", price));
     table::pairs(&pairs)
 }
 
@@ -385,8 +398,12 @@ fn headroom(best: &Choice) -> String {
     if parts.is_empty() { "no bound".to_owned() } else { parts.join("; ") }
 }
 
-fn what_if(w: &WhatIf) -> String {
-    let verdict = if w.meets { "still met" } else { "missed" };
+fn what_if(w: &WhatIf, confidence: f64) -> String {
+    let verdict = match w.chance.filter(|chance| *chance < confidence) {
+        _ if !w.meets => "missed".to_owned(),
+        Some(_) => format!("met as forecast, less than {} likely", percent(confidence)),
+        None => "still met".to_owned(),
+    };
     let replicas = w.replicas.map_or_else(String::new, |n| format!("; {n} replicas suffice"));
     let likely = w.chance.map_or_else(String::new, |c| format!("; {} likely", chance(c)));
     format!("{verdict}: {}{likely}{replicas}", w.because)

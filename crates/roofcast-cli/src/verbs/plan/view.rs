@@ -25,7 +25,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn of(scenario: &Scenario, model: &'a Model, plan: &'a Plan) -> View<'a> {
+    pub(crate) fn of(scenario: &'a Scenario, model: &'a Model, plan: &'a Plan) -> View<'a> {
         let slo = &scenario.spec.slo;
         let workload = scenario.spec.workload.as_ref();
         View {

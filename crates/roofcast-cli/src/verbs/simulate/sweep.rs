@@ -298,7 +298,7 @@ fn dimensions(args: &SimulateArgs) -> Result<Vec<Dimension>> {
 }
 
 /// Columns of the CSV after the values, each with its path in the JSON of a point.
-const COLUMNS: [(&str, &str); 25] = [
+const COLUMNS: [(&str, &str); 27] = [
     ("completed", "/completed"),
     ("refused", "/refused"),
     ("duration", "/duration"),
@@ -324,6 +324,8 @@ const COLUMNS: [(&str, &str); 25] = [
     ("external_fragmentation", "/kv_cache/external_fragmentation"),
     ("overloaded", "/load/overloaded"),
     ("dollars_per_million_output_tokens", "/expense/dollars_per_million_output_tokens"),
+    ("joules_per_output_token", "/expense/joules_per_output_token"),
+    ("watts", "/expense/watts"),
 ];
 
 fn header(dimensions: &[Dimension]) -> Vec<&str> {

@@ -13,8 +13,8 @@ use roofcast::summary::Statistics;
 use roofcast::units::Bytes;
 use roofcast::workload::Workload;
 
-pub(super) fn people(about: &About, spec: &Spec, s: &Simulation) -> String {
-    let mut text = about.title() + &asked(spec);
+pub(super) fn people(about: &About, (spec, defaults): (&Spec, &[&str]), s: &Simulation) -> String {
+    let mut text = about.title() + &asked(spec, defaults);
     if s.interrupted {
         let ended = grouped(s.summary.completed + s.refused);
         text += &format!("PARTIAL: interrupted after {ended} requests; all figures describe these\n\n");
@@ -82,12 +82,12 @@ fn classes(s: &Simulation) -> String {
 }
 
 /// The load and the SLO in words.
-fn asked(spec: &Spec) -> String {
+fn asked(spec: &Spec, defaults: &[&str]) -> String {
     let load = spec.workload.as_ref().map(|workload| ("load", question::load(workload)));
     let users =
         spec.workload.as_ref().and_then(|workload| users(spec, workload)).map(|users| ("users", users));
-    let pairs: Vec<_> = load.into_iter().chain(users).chain([("SLO", question::slo(&spec.slo))]).collect();
-    table::pairs(&pairs)
+    let slo = [("SLO", question::slo(&spec.slo))].into_iter().chain(question::defaults(defaults));
+    table::pairs(&load.into_iter().chain(users).chain(slo).collect::<Vec<_>>())
 }
 
 /// The start of users in words, with the flag for the start that a plan assumes.

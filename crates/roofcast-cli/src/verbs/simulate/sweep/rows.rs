@@ -18,7 +18,9 @@ pub(super) fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     header.extend(judged.then_some("good/s"));
     header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "E2EL p99"]);
     header.extend(["running", "KV held", "empty", "preempted"]);
-    let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged)).collect();
+    let powered = runs.iter().any(|run| run.simulation.expense.joules_per_output_token.is_some());
+    header.extend(powered.then_some("J/token"));
+    let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged, powered)).collect();
     let overloaded: Vec<String> =
         runs.iter().filter(|run| run.simulation.load.overloaded).map(Run::name).collect();
     let note = if overloaded.is_empty() {
@@ -28,7 +30,7 @@ pub(super) fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
         table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
     };
     // Columns to drop are found by name, because goodput is not always present.
-    let spare = ["preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99"];
+    let spare = ["preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99", "J/token"];
     let spare: Vec<usize> =
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
     let text = table::fitted(&header, &rows, keys.len(), &spare);
@@ -95,8 +97,8 @@ fn caches(keys: &[&str], runs: &[Run]) -> String {
     table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), keys.len())
 }
 
-/// The row of a run for people; `judged` is true if there is an SLO.
-fn shown(run: &Run, judged: bool) -> Vec<String> {
+/// The row of a run for people; `judged` is true if there is an SLO, `powered` if the power of an accelerator is known.
+fn shown(run: &Run, judged: bool, powered: bool) -> Vec<String> {
     let (sum, s) = (&run.simulation.summary, &run.simulation);
     let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
     let tpot = |v: f64| if sum.tpot.count == 0 { "–".to_owned() } else { significant(v) };
@@ -111,5 +113,7 @@ fn shown(run: &Run, judged: bool) -> Vec<String> {
     row.push(significant(s.activity.mean_running));
     row.extend([s.kv_cache.mean_usage, s.kv_cache.internal_fragmentation].map(percent));
     row.push(grouped(s.activity.preemptions));
+    let joules = s.expense.joules_per_output_token;
+    row.extend(powered.then(|| joules.map_or_else(|| "–".to_owned(), significant)));
     row
 }

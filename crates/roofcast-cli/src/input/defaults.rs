@@ -1,0 +1,27 @@
+//! What a verb's default spec decides about a question without a spec file.
+//!
+//! Knows: the keys of load and SLO that decide an answer. Knows nothing about their meaning.
+
+use roofcast::spec::settings::Setting;
+use toml::{Table, Value};
+
+/// Keys whose defaults an answer names, each with its name.
+const DECIDING: [([&str; 2], &str); 5] = [
+    (["workload", "arrivals"], "load"),
+    (["workload", "input_len"], "prompt lengths"),
+    (["workload", "output_len"], "output lengths"),
+    (["slo", "ttft_p99_ms"], "TTFT bound"),
+    (["slo", "tpot_p99_ms"], "TPOT bound"),
+];
+
+/// Names of the keys that a question takes from the default spec `base`; `table` is the spec with all `settings`.
+pub(super) fn defaults(base: &Table, table: &Table, settings: &[Setting]) -> Vec<&'static str> {
+    let at =
+        |table: &Table, [section, key]: [&str; 2]| -> Option<Value> { table.get(section)?.get(key).cloned() };
+    let set = |[section, key]: [&str; 2]| {
+        let path = format!("{section}.{key}");
+        settings.iter().any(|setting| setting.path.starts_with(&path))
+    };
+    let kept = |keys: [&str; 2]| at(base, keys).is_some() && at(base, keys) == at(table, keys) && !set(keys);
+    DECIDING.iter().filter(|(keys, _)| kept(*keys)).map(|(_, name)| *name).collect()
+}
