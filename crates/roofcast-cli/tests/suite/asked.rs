@@ -82,7 +82,13 @@ fn a_bound_of_a_few_milliseconds_names_its_unit() {
         ("simulate --requests 5 --ttft-p99 10 --dump-spec", false),
     ] {
         let run = roofcast(flags);
-        assert_eq!(run.code == 2 && run.err.contains("as 1s or 1ms"), short, "{flags}: {}{}", run.out, run.err);
+        assert_eq!(
+            run.code == 2 && run.err.contains("as 1s or 1ms"),
+            short,
+            "{flags}: {}{}",
+            run.out,
+            run.err
+        );
     }
 }
 
