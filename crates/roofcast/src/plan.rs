@@ -210,7 +210,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         confident: ranked.first().is_some_and(likely),
         best: ranked.first().cloned(),
         cheaper: ranked.iter().filter(|c| !likely(c) && value(c) < least).cloned().collect(),
-        pareto: by_price(front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]), &value),
+        pareto: by_price(front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]), value),
         pareto_throughput: by_throughput(&ranked),
         by_accelerator,
         ranked,
