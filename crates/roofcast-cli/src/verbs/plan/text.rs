@@ -77,16 +77,7 @@ pub(super) fn people(
         text += &near(&found.why);
     }
     text += &left_out(found);
-    if !found.what_if.is_empty() {
-        text += "what if\n\n";
-        text += &table::pairs(
-            &found
-                .what_if
-                .iter()
-                .map(|w| (w.change.as_str(), what_if(w, found.confidence)))
-                .collect::<Vec<_>>(),
-        );
-    }
+    text += &what_ifs(found);
     text += &over_time::people(found, wide);
     if spec.search.is_some() && !found.flops_per_dollar.is_empty() {
         text += "peak 16-bit FLOPs per dollar\n\n";
@@ -396,6 +387,13 @@ fn headroom(best: &Choice) -> String {
     });
     let parts: Vec<String> = bound.into_iter().chain(rate).collect();
     if parts.is_empty() { "no bound".to_owned() } else { parts.join("; ") }
+}
+
+/// Effects of changes on the best deployment; empty without a best one.
+fn what_ifs(found: &Plan) -> String {
+    let changes = found.what_if.iter();
+    let rows: Vec<_> = changes.map(|w| (w.change.as_str(), what_if(w, found.confidence))).collect();
+    if rows.is_empty() { String::new() } else { format!("what if\n\n{}", table::pairs(&rows)) }
 }
 
 fn what_if(w: &WhatIf, confidence: f64) -> String {
