@@ -8,6 +8,7 @@
 //! vLLM refuses to start if less is free than its fraction of the whole. With `ideal`: nominal memory, perfect
 //! sharding, nothing reserved.
 
+mod deepep;
 mod host;
 mod llama_cpp;
 pub mod log;
@@ -180,7 +181,9 @@ fn beside_weights(deployment: &Deployment) -> (Bytes, Bytes) {
     let shared = deployment.parallelism.stage_ranks() * deployment.parallelism.pp > 1;
     let runtime = if shared { RUNTIME + COMMUNICATOR } else { RUNTIME };
     match deployment.engine.kind() {
-        EngineKind::Vllm => (activation_peak(deployment), vllm::runtime(deployment)),
+        EngineKind::Vllm => {
+            (activation_peak(deployment), vllm::runtime(deployment) + deepep::buffers(deployment))
+        }
         // SGLang's fraction excludes activations and graphs from the budget.
         EngineKind::Sglang => (Bytes::ZERO, vllm::not_torch()),
         EngineKind::LlamaCpp => (llama_cpp::buffer(deployment), runtime),

@@ -146,6 +146,20 @@ fn balancing_costs_memory_and_evens_out() {
     near(balanced.ms(), even.ms(), 0.06);
 }
 
+/// Low-latency buffers of DeepSeek-V3: four times 256 experts, 256 tokens and 7168 · 2 + 56 · 4 bytes, 3.82 GB, and 1 GiB
+/// for NVLink. High throughput has 1 GiB within a node, and 2 GiB between nodes.
+#[test]
+fn buffers_by_hand() {
+    let runtime = |ranks, experts| {
+        let deployment = resolved(h200(), ranks, experts).unwrap();
+        roofcast::memory::ranks(&deployment)[0].runtime_bytes.0
+    };
+    let more = |ranks, backend| runtime(ranks, of(backend)) - runtime(ranks, ExpertsSpec::default());
+    assert_eq!(more(32, All2AllBackend::DeepepLowLatency), 4 * 256 * 256 * 14_560 + (1 << 30));
+    assert_eq!(more(8, All2AllBackend::DeepepHighThroughput), 1 << 30);
+    assert_eq!(more(32, All2AllBackend::DeepepHighThroughput), 2 << 30);
+}
+
 /// The answer says what balancing leaves. A placement moves at most nine experts of 44.05 MB in each of 58 layers, 22.99 GB
 /// at 50 GB/s.
 #[test]
