@@ -237,13 +237,13 @@ fn flags_that_cannot_be_are_named() {
 
 #[test]
 fn an_engines_command_is_read() {
-    let command = "vllm serve Qwen/Qwen3-32B -tp 2 --max-num-seqs 64 --no-enable-prefix-caching --port 8000 --enable-dbo";
+    let command = "vllm serve Qwen/Qwen3-32B -tp 2 --max-num-seqs 64 --no-enable-prefix-caching --port 8000 --dtype half";
     let rest = ["--hardware", "h100-sxm", "--requests", "30", "--rate", "2", "--json"];
     let read = run(["simulate", "--from-command", command].into_iter().chain(rest));
     assert_eq!(read.code, 0, "{}", read.err);
     assert_eq!(
         read.err,
-        "roofcast: --from-command: not modelled: --enable-dbo\n\
+        "roofcast: --from-command: not modelled: --dtype\n\
          roofcast: --from-command: of no effect on a forecast: --port\n"
     );
     let flags = "simulate --model Qwen/Qwen3-32B --tp 2 --max-num-seqs 64 --no-enable-prefix-caching --hardware h100-sxm \
