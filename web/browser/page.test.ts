@@ -155,14 +155,16 @@ describe("limits", () => {
 
 describe("capacity", () => {
   it("is that of the command it shows", async () => {
-    const { page, faults, close } = await open(browser, at("#capacity?context=2048&batch=8&host=32&crowd=1000&over=200&open=tiers,link"));
+    const { page, faults, close } = await open(browser, at("#capacity?context=2048&batch=8&host=32&storage=500&crowd=1000&over=200&open=tiers,link"));
     await settled(page);
     const command = await page.locator(".command pre").first().textContent();
-    const answer = shell(command ?? "") as { max_batch: number; kv_tokens: number; host_kv_tokens: number; deployments_for_users: number };
+    const answer = shell(command ?? "") as { max_batch: number; kv_tokens: number; host_kv_tokens: number; storage_kv_tokens: number; deployments_for_users: number };
     expect(await shown(page, "#most")).toBe(answer.max_batch);
     expect(await shown(page, "#kv-tokens")).toBe(answer.kv_tokens);
     // 32 GiB over the 131,072 B of a token.
     expect([await shown(page, "#host-tokens"), answer.host_kv_tokens]).toEqual([262144, 262144]);
+    // 500 GiB over 131,072 B.
+    expect([await shown(page, "#storage-tokens"), answer.storage_kv_tokens]).toEqual([4096000, 4096000]);
     expect(Number(await page.locator("#deployments").textContent())).toBe(answer.deployments_for_users);
     await slide(page, "Length of a request", 0);
     await page.waitForFunction((old) => Number(document.getElementById("most")?.dataset["value"]) !== old, answer.max_batch);
@@ -181,6 +183,33 @@ describe("capacity", () => {
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.getElementById("starts")?.textContent === "yes");
     expect(await page.locator("#refusal").count()).toBe(0);
+    await close();
+  });
+});
+
+describe("a run", () => {
+  it("has classes, failures and emissions with the figures of the command it shows", async () => {
+    const asked = "classes=chat+0.8+400+60+1000+50;+batch+0.2+2000+80&mtbf=5&restart=1&grid=400&pue=1.2&requests=400&rate=8&open=where,link";
+    const { page, faults, close } = await open(browser, at(`#serve?${asked}`));
+    await settled(page);
+    await page.locator("#classes tbody tr").nth(1).waitFor();
+    const command = await page.locator(".command pre").first().textContent();
+    const told = shell(command ?? "") as { classes: { name: string; requests: number }[]; fleet: { failures: { count: number } }; expense: { carbon: { grams: number } } };
+    const cells = await page.locator("#classes tbody tr").first().locator("td, th").allTextContents();
+    expect([cells[0], cells[1], cells[2]]).toEqual(["chat", "TTFT p99 ≤ 1 s, TPOT p99 ≤ 50 ms", String(told.classes[0]?.requests)]);
+    expect(told.fleet.failures.count).toBeGreaterThan(0);
+    expect(await page.locator("#failures").textContent()).toContain(`${told.fleet.failures.count} failure`);
+    expect(await page.locator("#carbon").textContent()).toMatch(/g CO₂e, .* g per million output tokens/);
+    await shot(page, "serve-classes");
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  it("says how the first requests of users wait", async () => {
+    const { page, faults, close } = await open(browser, at("#serve?load=users&users=16&requests=200&input=300&output=60"));
+    await settled(page);
+    expect(await page.locator("#first-wave").textContent()).toContain("the first 16 requests wait");
+    expect(faults).toEqual([]);
     await close();
   });
 });

@@ -23,9 +23,9 @@ export function machine(state: State): Spec {
   return spec;
 }
 
-/** Engines that keep KV in host memory, each with its section of `[engine]` for `size` of it. */
-export const HOST_TIERS: Readonly<Record<string, (size: number) => Record<string, Value>>> = {
-  vllm: (size) => ({ vllm: { kv_offloading_size: size } }),
+/** Engines that keep KV in host memory, each with its section of `[engine]` for `size` of it and, in vLLM, `storage` below it. */
+export const HOST_TIERS: Readonly<Record<string, (size: number, storage: number) => Record<string, Value>>> = {
+  vllm: (size, storage) => ({ vllm: { kv_offloading_size: size, ...(storage ? { kv_storage_size: storage } : {}) } }),
   sglang: (size) => ({ sglang: { enable_hierarchical_cache: true, hicache_size: size } }),
 };
 
@@ -35,7 +35,7 @@ export function memory(state: State): Spec {
   const all: Record<string, Value> = { ...engine };
   if (state.share) all["gpu_memory_utilization"] = state.share;
   if (state.longest) all["max_model_len"] = state.longest;
-  if (state.host) Object.assign(all, HOST_TIERS[state.engine]?.(state.host));
+  if (state.host) Object.assign(all, HOST_TIERS[state.engine]?.(state.host, state.storage));
   return Object.keys(all).length ? { ...spec, engine: all } : spec;
 }
 
@@ -62,7 +62,26 @@ function workload(state: State): Record<string, Value> {
     : { kind: "closed_loop", concurrency: state.users };
   const all: Record<string, Value> = { requests: state.requests, seed: state.seed, arrivals };
   if (state.workload) return { preset: state.workload, ...all };
+  if (state.classes) return { ...all, classes: classes(state.classes) };
   return { ...all, input_len: length(state.input, state.spread), output_len: length(state.output, state.spread) };
+}
+
+/** Parses `name share prompt answer [TTFT [TPOT]]; …`. Text that is not a number is kept, so that the server refuses it with a message. */
+function classes(text: string): Value[] {
+  const number = (word: string): Value => (word !== "" && Number.isFinite(Number(word)) ? Number(word) : word);
+  return text.split(";").map((one) => one.trim()).filter(Boolean).map((one) => {
+    const [name = "", share = "", input = "", output = "", ttft, tpot] = one.split(/\s+/);
+    const bounds: Record<string, Value> = {};
+    if (ttft) bounds["ttft_p99_ms"] = number(ttft);
+    if (tpot) bounds["tpot_p99_ms"] = number(tpot);
+    return { name, share: number(share), input_len: number(input), output_len: number(output), ...(ttft ? { slo: bounds } : {}) };
+  });
+}
+
+/** Keys of `[hardware]` for emissions. */
+function site(state: State): Record<string, Value> {
+  if (!state.grid) return {};
+  return { grid_g_per_kwh: state.grid, ...(state.pue === 1 ? {} : { pue: state.pue }) };
 }
 
 function slo(state: State): Record<string, Value> {
@@ -79,7 +98,10 @@ export function run(state: State): Spec {
   if (state.tokens) engine["max_num_batched_tokens"] = state.tokens;
   if (state.chunked) engine["enable_chunked_prefill"] = state.chunked === "on";
   if (state.prefix) engine["enable_prefix_caching"] = state.prefix === "on";
-  return { ...machine(state), engine, workload: workload(state), slo: slo(state) };
+  const { hardware, ...rest } = machine(state);
+  const spec: Spec = { ...rest, hardware: { ...hardware, ...site(state) }, engine, workload: workload(state), slo: slo(state) };
+  if (state.mtbf) spec["fleet"] = { failures: { mtbf_s: state.mtbf, restart_s: state.restart } };
+  return spec;
 }
 
 /** The spec of a plan. */
@@ -94,8 +116,11 @@ export function plan(state: State): Spec {
   if (state.proof) search["requests"] = state.proof;
   if (state.prices) search["prices"] = values(state.prices);
   if (state.power) search["power_w"] = values(state.power);
-  const { requests: _, ...traffic } = workload(state);
-  return { model: { name: state.model }, engine: engineOf(state), workload: traffic, slo: slo(state), search };
+  // A plan has one class of requests.
+  const { requests: _, ...traffic } = workload({ ...state, classes: "" });
+  const hardware = site(state);
+  const own = Object.keys(hardware).length ? { hardware } : {};
+  return { model: { name: state.model }, ...own, engine: engineOf(state), workload: traffic, slo: slo(state), search };
 }
 
 /** Parses `id=2.1,other=3`. Text that is not a number is kept, so that the server refuses it with a message. */

@@ -26,6 +26,7 @@ export const DEFAULTS = {
   share: 0,
   longest: 0,
   host: 0,
+  storage: 0,
   crowd: 0,
   over: 100,
   // View Serve.
@@ -42,6 +43,11 @@ export const DEFAULTS = {
   tokens: 0,
   chunked: "",
   prefix: "",
+  classes: "",
+  mtbf: 0,
+  restart: 60,
+  grid: 0,
+  pue: 1,
   // SLO, common to Serve and Plan.
   ttft: 2000,
   tpot: 50,

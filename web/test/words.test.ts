@@ -95,6 +95,25 @@ it("lines are cut where they end", () => {
   expect(lines("a\nb\n")).toEqual([["a", "b"], ""]);
 });
 
+describe("a run", () => {
+  it("has classes, failures and emissions where they are asked for", () => {
+    const spec = run({ ...DEFAULTS, classes: "chat 0.8 500 200 1000 50; batch 0.2 4000 800;", mtbf: 600, grid: 400, pue: 1.2 });
+    expect(spec["workload"]?.["classes"]).toEqual([
+      { name: "chat", share: 0.8, input_len: 500, output_len: 200, slo: { ttft_p99_ms: 1000, tpot_p99_ms: 50 } },
+      { name: "batch", share: 0.2, input_len: 4000, output_len: 800 },
+    ]);
+    expect(spec["workload"]).not.toHaveProperty("input_len");
+    expect(spec["fleet"]).toEqual({ failures: { mtbf_s: 600, restart_s: 60 } });
+    expect(spec["hardware"]).toEqual({ accelerator: "h100-sxm", count: 1, grid_g_per_kwh: 400, pue: 1.2 });
+    expect(run(DEFAULTS)).not.toHaveProperty("fleet");
+    // A plan has one class of requests, and the grid of its site.
+    const planned = plan({ ...DEFAULTS, classes: "chat 1 500 200", grid: 400 });
+    expect([planned["workload"]?.["classes"], planned["hardware"]]).toEqual([undefined, { grid_g_per_kwh: 400 }]);
+    // What is no number is for the answer to refuse.
+    expect(run({ ...DEFAULTS, classes: "chat much 1 2" })["workload"]?.["classes"]).toEqual([{ name: "chat", share: "much", input_len: 1, output_len: 2 }]);
+  });
+});
+
 describe("a question about memory", () => {
   it("has the engine's share, its longest request and its host memory by the engine's own keys", () => {
     expect(memory(DEFAULTS)).toEqual(machine(DEFAULTS));
@@ -102,6 +121,8 @@ describe("a question about memory", () => {
     expect(tight["engine"]).toEqual({ gpu_memory_utilization: 0.8, max_model_len: 8192, vllm: { kv_offloading_size: 32 } });
     expect(file(tight)).toContain("vllm = {kv_offloading_size = 32}\n");
     expect(command("capacity", tight)).toContain("--set 'engine.vllm={kv_offloading_size = 32}'");
+    const stored = memory({ ...DEFAULTS, host: 32, storage: 500 });
+    expect(stored["engine"]).toEqual({ vllm: { kv_offloading_size: 32, kv_storage_size: 500 } });
     const sglang = memory({ ...DEFAULTS, engine: "sglang", host: 64 });
     expect(sglang["engine"]).toEqual({ name: "sglang", scheduler: "sglang", sglang: { enable_hierarchical_cache: true, hicache_size: 64 } });
     // An engine without a host tier is not given one.

@@ -30,7 +30,7 @@ export function CapacityView({ state, set, catalog, shown, toggle }: ViewProps<C
         <Slider label="Length of a request" value={context} values={powers(128, 131072)} say={(v) => counted(v, "token")} change={(v) => set({ context: v })} />
         <Slider label="Requests to hold" value={batch} values={powers(1, 4096)} say={(v) => `${grouped(v)} at once`} change={(v) => set({ batch: v })} />
         <details class="more">
-          <summary>More: formats, engine, its share of memory, host memory, users</summary>
+          <summary>More: formats, engine, its share of memory, host memory, storage, users</summary>
           <div class="controls">
             <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
             <Select label="KV cache" value={state.kv} options={KV} change={(kv) => set({ kv })} />
@@ -38,6 +38,7 @@ export function CapacityView({ state, set, catalog, shown, toggle }: ViewProps<C
             <Field label="gpu_memory_utilization" value={state.share} hint="fraction of memory for the engine; 0: the engine's" change={(share) => set({ share })} />
             <Field label="max_model_len" unit="tokens" value={state.longest} step={1} hint="longest request that is served; 0: the model's" change={(longest) => set({ longest })} />
             {HOST_TIERS[state.engine] ? <Field label="Host memory for KV" unit={state.engine === "vllm" ? "GiB" : "GB per rank"} value={state.host} hint="0: none" change={(host) => set({ host })} /> : null}
+            {state.engine === "vllm" && state.host ? <Field label="Storage for KV" unit="GiB" value={state.storage} hint="a disk or file server below host memory; 0: none" change={(storage) => set({ storage })} /> : null}
             <Field label="Users" value={crowd} step={1} hint="counts the deployments that serve them; 0: not asked" change={(v) => set({ crowd: v })} />
             <Field label="Over-subscription" unit="%" value={over} least={1} step={1} hint="users who are served, over users who fit at full length" change={(v) => set({ over: v })} />
           </div>
@@ -92,6 +93,7 @@ function Answer({ answer, state, toggle }: { answer: CapacityAnswer; state: Stat
             ["of a request", `${bytes(report.kv_bytes_per_sequence)} at ${counted(report.context, "token")}`],
             ["in accelerator memory", <b id="kv-tokens" data-value={report.kv_tokens}>{counted(report.kv_tokens, "token")}</b>],
             ["in host memory", report.host_kv_tokens ? <b id="host-tokens" data-value={report.host_kv_tokens}>{counted(report.host_kv_tokens, "token")}</b> : "none"],
+            ["in storage", report.storage_kv_tokens ? <b id="storage-tokens" data-value={report.storage_kv_tokens}>{counted(report.storage_kv_tokens, "token")}</b> : "none"],
             ...(report.compute_bytes_per_token ? [["compute buffer", `${bytes(report.compute_bytes_per_token)} per token of context`] as Fact] : []),
           ]}
         />
@@ -137,7 +139,8 @@ function topology(least: SmallestTopology): string {
 
 function tiers({ report }: CapacityAnswer): string {
   const host = report.host_kv_tokens ? `, ${grouped(report.host_kv_tokens)} in the host's` : "";
-  return `${counted(report.kv_tokens, "token")} in accelerator memory${host}`;
+  const below = report.storage_kv_tokens ? `, ${grouped(report.storage_kv_tokens)} in storage` : "";
+  return `${counted(report.kv_tokens, "token")} in accelerator memory${host}${below}`;
 }
 
 const LENGTHS: readonly Column<Length>[] = [

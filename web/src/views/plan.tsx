@@ -7,7 +7,7 @@ import { dollars, grouped, percent, scaled, significant, time } from "../format"
 import type { Choice as Deployment, PlanAnswer } from "../generated";
 import { useWork } from "../parts/asking";
 import { Check, Field, Measured, Picker, Select, Several, Text } from "../parts/controls";
-import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column } from "../parts/show";
+import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column, type Fact } from "../parts/show";
 import { command, file, plan, type Spec } from "../spec";
 import type { State } from "../state";
 import { ENGINES, type ViewProps } from "./common";
@@ -118,6 +118,7 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
               <Select label="Spread of lengths" value={state.spread} options={[["lognormal", "log-normal, σ 0.7"], ["fixed", "none: all alike"]]} change={(spread) => set({ spread })} />
               <Text label="Own prices" value={state.prices} hint="dollars of an accelerator an hour, as in h100-sxm=2.1,l4=0.6; empty: the catalog's" change={(prices) => set({ prices })} />
               <Text label="Own power" value={state.power} hint="watts of an accelerator with its share of the server, as in h100-sxm=1200; empty: its board power" change={(power) => set({ power })} />
+              <Field label="Grid" unit="g CO₂e/kWh" value={state.grid} hint="0: no emissions" change={(grid) => set({ grid })} />
               <Text label="Why did this lose?" value={state.why} hint="as in accelerator=h100-sxm tp=4 replicas=2; run again to hear" change={(why) => set({ why })} />
               <Check label="Also disaggregated" value={state.apart} change={(apart) => set({ apart })} />
             </div>
@@ -166,6 +167,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
             facts={[
               ["price", <b data-figure="cost_per_hour" data-value={best.cost_per_hour ?? ""}>{`${dollars(best.cost_per_hour)} an hour`}</b>],
               ["output tokens", <b>{`${dollars(best.cost_per_million_tokens)} per million`}</b>],
+              ...(best.grams_co2e_per_million_tokens === undefined ? [] : [["emissions", <b id="carbon">{`${significant(best.grams_co2e_per_million_tokens)} g CO₂e per million`}</b>] as Fact]),
               ["TTFT p99", <b>{time(best.ttft_p99_ms)}</b>],
               ["TPOT p99", <b>{time(best.tpot_p99_ms)}</b>],
               ["bottleneck", <b>{best.bound}</b>],
@@ -208,7 +210,7 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
         <Section name="whatif" title="What if" open={open("whatif")} toggle={toggle}>
           <Table rows={report.what_if} caption="What becomes of the best when something changes" file="roofcast-what-if.csv" keyed={(w) => w.change} columns={[
             { name: "change", show: (w) => w.change, value: (w) => w.change },
-            { name: "meets the SLO", show: (w) => (w.meets ? "yes" : "no"), value: (w) => w.meets },
+            { name: "meets the SLO", show: (w) => (!w.meets ? "no" : w.chance !== null && w.chance < report.confidence ? "as forecast" : "yes"), value: (w) => w.meets },
             { name: "because", show: (w) => w.because, value: (w) => w.because },
             { name: "chance", show: (w) => percent(w.chance), value: (w) => w.chance, number: true },
             { name: "replicas that would do", show: (w) => grouped(w.replicas as number | null), value: (w) => w.replicas as number | null, number: true },

@@ -13,6 +13,7 @@ import { Field, Measured, Picker, Select, Slider, powers } from "../parts/contro
 import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column } from "../parts/show";
 import { command, file, run, type Spec, type Value } from "../spec";
 import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
+import { Classes, Notes, ServedControls, extras } from "./served";
 import { ServeSweep } from "./sweep";
 
 /** A run that is kept for comparison, with its question. */
@@ -53,14 +54,14 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
           {state.load === "rate"
             ? <Field label="Rate" unit="requests/s" value={state.rate} least={0.001} change={(rate) => set({ rate })} />
             : <Slider label="Users" value={state.users} values={powers(1, 1024)} say={(v) => `${grouped(v)} at once`} change={(users) => set({ users })} />}
-          {state.workload ? null : (
+          {state.workload || state.classes ? null : (
             <>
               <Field label="Mean prompt length" unit="tokens" value={state.input} least={1} step={1} change={(input) => set({ input })} />
               <Field label="Mean answer length" unit="tokens" value={state.output} least={1} step={1} change={(output) => set({ output })} />
             </>
           )}
           <details class="more">
-            <summary>More: lengths, parallelism, engine settings, SLO</summary>
+            <summary>More: lengths, parallelism, engine settings, SLO, classes, failures, emissions</summary>
             <div class="controls">
               <Picker label="Published lengths" value={state.workload || "none"} options={[["none", "mean lengths as given"], ...catalog.workloads]} change={(w) => set({ workload: w === "none" ? "" : w })} />
               <Select label="Spread of lengths" value={state.spread} options={[["lognormal", "log-normal, σ 0.7"], ["fixed", "none: all alike"]]} change={(spread) => set({ spread })} />
@@ -75,6 +76,7 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
               <Select label="Prefix caching" value={state.prefix} options={SWITCH} change={(prefix) => set({ prefix })} />
               <Field label="SLO: TTFT p99" unit="ms" value={state.ttft} hint="0: none" change={(ttft) => set({ ttft })} />
               <Field label="SLO: TPOT p99" unit="ms" value={state.tpot} hint="0: none" change={(tpot) => set({ tpot })} />
+              <ServedControls state={state} set={set} />
             </div>
           </details>
           <div class="actions wide">
@@ -201,9 +203,11 @@ function Answer({ answer, kept, spec, state, toggle }: ViewProps<RunAnswer> & { 
         {runs.map(([name, one]) => <Headline key={name} name={name} answer={one} />)}
         {r.load.overloaded ? <p class="failure">{`Overload: ${significant(r.load.offered_per_s)} requests a second come and ${significant(r.load.stable_per_s)} are served; the queue grows for as long as they come.`}</p> : null}
         {r.load.too_short_below ? <p class="quiet-text">{`Too short to tell whether this load can be sustained: about ${grouped(r.load.too_short_below as number)} requests would show it.`}</p> : null}
+        <Notes answer={answer} />
         {r.completed === 0 ? <p class="failure">No request was served: each is longer than this engine takes.</p> : null}
       </header>
       {kept ? <Compared answer={answer} spec={spec} kept={kept} /> : null}
+      <Classes answer={answer} />
       <div class="pair">
         {(["ttft", "tpot", "e2el"] as const).map((metric) => (
           <figure key={metric} class="picture">
@@ -376,6 +380,7 @@ function Where({ answer }: { answer: RunAnswer }): JSX.Element {
         ["busy", percent(fleet.serving.busy)],
         ["max_num_seqs", grouped(s.max_num_seqs)], ["max_num_batched_tokens", grouped(s.max_num_batched_tokens)],
         ["cost", `${dollars(expense.dollars_per_hour)} an hour`], ["energy", expense.joules_per_output_token === null ? "–" : `${significant(expense.joules_per_output_token)} J per output token`],
+        ...extras(answer),
       ]}
     />
   );
