@@ -190,7 +190,9 @@ impl<'a> Reader<'a> {
     /// Notes the parts of a checkpoint that the model omits, and its dtype if engines load another one.
     fn note_what_is_left_out(&mut self) -> Result<()> {
         if self.keys.any(&["vision_config", "audio_config", "vision_tower"]).is_some() {
-            self.assumptions.push("text model only: towers for images or sound are not counted".into());
+            self.assumptions.push(
+                "parameters of the text model alone: towers for images or sound are not among them".into(),
+            );
         }
         let ahead = ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"];
         let ahead = self.keys.count_or_zero(&ahead)?;
