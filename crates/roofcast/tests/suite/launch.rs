@@ -60,6 +60,24 @@ fn experts_and_data_parallel_attention_have_their_flags() {
     assert!(own.command.unwrap().contains("--chunked-prefill-size 8192 "));
 }
 
+#[test]
+fn exchanges_overlap_and_balancing_have_their_flags() {
+    let spread = "[parallelism]\ntp = 2\nattention_dp = 4\nep = 8\n[engine]\ndecode_context_parallel_size = 2\n\
+                  [engine.experts]\nall2all_backend = \"deepep_auto\"\nenable_dbo = true\nenable_eplb = true\n\
+                  num_redundant_experts = 32\n";
+    let of = started("deepseek-ai/DeepSeek-V3", "h200-sxm", spread, ReplicaRole::Replica);
+    let vllm = of("vllm").command.unwrap();
+    assert!(vllm.contains("--decode-context-parallel-size 2"), "{vllm}");
+    let exchange = "--all2all-backend deepep_low_latency --enable-dbo --dbo-decode-token-threshold 32 \
+                    --dbo-prefill-token-threshold 512 --enable-eplb --eplb-config \
+                    '{\"num_redundant_experts\":32,\"step_interval\":3000}'";
+    assert!(vllm.contains(exchange), "{vllm}");
+    let sglang = of("sglang").command.unwrap();
+    let exchange = "--moe-a2a-backend deepep --deepep-mode auto --enable-two-batch-overlap --enable-eplb \
+                    --eplb-rebalance-num-iterations 3000 --ep-num-redundant-experts 32";
+    assert!(sglang.contains("--dcp-size 2") && sglang.contains(exchange), "{sglang}");
+}
+
 /// A published checkpoint in the format is mentioned but not started, because it may belong to another model of this
 /// shape.
 #[test]

@@ -20,7 +20,7 @@ pub enum ExclusionReason {
     /// collectives.
     OtherWork,
     /// Rows of experts with another distribution of tokens than the power law of 1.01, if the power law was also
-    /// measured.
+    /// measured; behind an exchange, than an even one.
     OtherDistribution,
     /// Shapes of experts that are split both by tensor and by expert.
     MixedSplit,
@@ -62,7 +62,7 @@ impl ExclusionReason {
                 "rows of other work: prompts in batches or with cached tokens, drafts, other collectives"
             }
             ExclusionReason::OtherDistribution => {
-                "rows of experts with another distribution than power law 1.01"
+                "rows of experts with another distribution than power law 1.01, behind an exchange than an even one"
             }
             ExclusionReason::MixedSplit => "shapes of experts split by tensor and by expert",
             ExclusionReason::HostBound => "rows timed with the host in them",
