@@ -76,6 +76,8 @@ struct Loop<'a> {
     traffic: Traffic,
     start: Picoseconds,
     flights: BTreeMap<u64, Flight>,
+    /// Number of requests sent so far, those while users begin included.
+    sent: u64,
     done: (mpsc::UnboundedSender<Asked>, mpsc::UnboundedReceiver<Asked>),
     bounds: Bounds,
     cancelling: Cancelling,
@@ -130,6 +132,7 @@ pub(super) async fn drive(
         prompts,
         traffic,
         flights: BTreeMap::new(),
+        sent: 0,
         done: mpsc::unbounded_channel(),
         bounds,
         cancelling,
@@ -218,7 +221,8 @@ impl Loop<'_> {
     }
 
     fn send(&mut self, request: &Request, clock: Clock) {
-        let id = self.traffic.total() - self.traffic.remaining() - 1;
+        let id = self.sent;
+        self.sent += 1;
         let scheduled = self.start + request.at;
         let said = self.prompts.of(request, id, |segment| self.said.get(&segment).cloned());
         let input_len = said.input_len;

@@ -156,7 +156,11 @@ impl Report {
             ttft_from_schedule: from_schedule(counting, |r| r.first_token),
             e2el_from_schedule: from_schedule(counting, |r| Some(r.finished)),
             requested,
-            achieved_concurrency: window::concurrency(&run.flown, requested.concurrency.unwrap_or(1)),
+            achieved_concurrency: window::concurrency(
+                &run.flown,
+                requested.concurrency.unwrap_or(1),
+                judge.window.warmup_s,
+            ),
             max_concurrent_requests: window::peak_concurrency(&run.flown),
             max_output_tokens_per_s: window::peak_tokens_per_s(&run.records),
             scheduled_rate: requested.rate.and_then(|_| window::rate(&run.records, |r| r.scheduled)),

@@ -40,13 +40,15 @@ pub(super) struct Flown {
     pub(super) ended: Picoseconds,
 }
 
-/// Mean number of requests in flight while all `users` were active: from the time by which each user had sent a request
-/// to the sending of the last request. If this interval is empty, the peak.
-pub(super) fn concurrency(flown: &[Flown], users: u64) -> f64 {
+/// Mean number of requests in flight while all `users` were active: from the time by which each user had sent a request,
+/// and not before `warmup_s` seconds of the run, to the sending of the last request. If this interval is empty, the peak.
+pub(super) fn concurrency(flown: &[Flown], users: u64, warmup_s: f64) -> f64 {
     let mut sent: Vec<u64> = flown.iter().map(|f| f.sent.0).collect();
     sent.sort_unstable();
     let users = (users as usize).clamp(1, sent.len().max(1));
     let (Some(&from), Some(&to)) = (sent.get(users - 1), sent.last()) else { return 0.0 };
+    let warm = sent.first().map_or(0, |first| first + Picoseconds::from_seconds(warmup_s).0);
+    let from = from.max(warm);
     if to <= from {
         return peak_concurrency(flown) as f64;
     }
@@ -150,11 +152,13 @@ mod tests {
         // at 25. In these 25 the users are busy for 10 + 15 and 20 + 0.
         let flown = [(0, 10), (0, 20), (10, 30), (25, 30)]
             .map(|(sent, ended)| Flown { sent: Picoseconds(sent), ended: Picoseconds(ended) });
-        assert!((concurrency(&flown, 2) - 45.0 / 25.0).abs() < 1e-9);
+        assert!((concurrency(&flown, 2, 0.0) - 45.0 / 25.0).abs() < 1e-9);
+        // After a warm-up of 15 ps they are busy for 10 and 5 of 10.
+        assert!((concurrency(&flown, 2, 15e-12) - 1.5).abs() < 1e-9);
         assert_eq!(peak_concurrency(&flown), 2);
         // All requests are sent at one time, so the interval is empty.
-        assert_eq!(concurrency(&flown[..2], 2), 2.0);
-        assert_eq!((concurrency(&[], 2), peak_concurrency(&[])), (0.0, 0));
+        assert_eq!(concurrency(&flown[..2], 2, 0.0), 2.0);
+        assert_eq!((concurrency(&[], 2, 0.0), peak_concurrency(&[])), (0.0, 0));
         // 3 gaps in 25 ms.
         let records = [record(0, 0, 10), record(1, 0, 20), record(2, 10, 30), record(3, 25, 30)];
         assert!((rate(&records, |r| r.sent).unwrap() - 120.0).abs() < 1e-9);

@@ -55,6 +55,19 @@ fn records_are_a_line_a_request() {
     assert_eq!((answer["completed"].as_u64(), answer["total_output_tokens"].as_u64()), (Some(2), Some(6)));
 }
 
+/// Two users begin 100 ms after each other in a ramp of 200 ms. Requests until then are sent in addition, and only the
+/// five requests after it count.
+#[test]
+fn users_who_begin_one_after_another_are_not_judged_until_all_have_begun() {
+    let run = believed(&format!(
+        "bench --url {} --model m --concurrency 2 --requests 5 --output-len 3 --ramp-s 0.2 {CALM} --json",
+        exact()
+    ));
+    assert_eq!(run.code, 0, "{}{}", run.err, run.out);
+    let answer: Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((answer["completed"].as_u64(), answer["total_output_tokens"].as_u64()), (Some(5), Some(15)));
+}
+
 /// Measured times of 30 ms and 4 ms next to an H100's limit for Llama-3.1-8B: (15.01 GB + KV) at 3.35 TB/s take
 /// slightly over 4.48 ms for one user. The scripted server's four milliseconds are below that limit, so no real server
 /// of this model can be so fast.
