@@ -66,6 +66,8 @@ pub(crate) struct Offload {
     policy: Policy,
     idle: usize,
     storing: usize,
+    /// Number of evicted chunks.
+    evicted: u64,
     offers: Offers,
     /// Chunks that each request has used, sorted.
     uses: BTreeMap<u64, Vec<Chunk>>,
@@ -85,6 +87,7 @@ impl Offload {
             policy,
             idle: 0,
             storing: 0,
+            evicted: 0,
             offers: Offers::default(),
             uses: BTreeMap::new(),
         }
@@ -93,6 +96,11 @@ impl Offload {
     /// Numbers of chunks that are resident, idle, and in transfer from the device.
     pub(crate) fn counts(&self) -> [u64; 3] {
         [self.chunks.len(), self.idle, self.storing].map(|count| count as u64)
+    }
+
+    /// Number of chunks that were evicted so far.
+    pub(crate) fn evicted(&self) -> u64 {
+        self.evicted
     }
 
     /// State of a chunk.
@@ -179,6 +187,7 @@ impl Offload {
             Policy::Arc(arc) => arc.evict(excess, chunks.iter().map(|(_, content)| *content))?,
         };
         self.idle -= evicted.len();
+        self.evicted += evicted.len() as u64;
         for content in &evicted {
             self.chunks.remove(content);
         }
@@ -210,7 +219,7 @@ impl Offload {
         match &mut self.policy {
             Policy::Lru(lru) => lru.end(
                 request,
-                chunks.iter().filter_map(|(place, content)| Some((*place, resident.get(content)?.seat))),
+                chunks.iter().filter_map(|(_, content)| resident.get(content).map(|resident| resident.seat)),
             ),
             Policy::Arc(arc) => arc.end(request, chunks.iter().rev().map(|(_, content)| *content)),
         }

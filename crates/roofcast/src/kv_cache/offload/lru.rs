@@ -1,8 +1,8 @@
 //! Least-recently-used order by request: chunks of a running request share its rank, and later chunks count as older.
 //!
-//! Knows: the order of the chunks on the host, held as one list for each rank. A chunk that gets another rank leaves a
-//! void entry behind, which the next eviction that reads it removes, so that no operation searches by content. Source:
-//! vLLM 0.33, `v1/kv_offload/cpu/policies/lru.py`.
+//! Knows: the order of the idle chunks on the host, held as one list for each rank. A chunk that is pinned or gets
+//! another rank leaves a void entry behind, which is removed when an eviction reads it or the list would grow, so that no
+//! operation searches by content. Source: vLLM 0.33, `v1/kv_offload/cpu/policies/lru.py`.
 
 use super::{Chunk, Content};
 use std::collections::BTreeMap;
@@ -15,27 +15,29 @@ pub(super) type Seat = u32;
 struct Record {
     content: Content,
     rank: u64,
-    /// Number of changes of rank in this seat; entries with another number are void.
-    changes: u32,
+    place: u32,
+    /// Number of entries that the chunks of this record had; all but the last one are void.
+    entries: u32,
     idle: bool,
     /// Number of the last eviction that had to spare the chunk.
     spared: u64,
 }
 
-/// Place of a chunk in the list of a rank.
+/// An idle chunk in the list of its rank.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     place: u32,
     content: Content,
     seat: Seat,
-    changes: u32,
+    /// The record's number of entries when this one was made.
+    number: u32,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lru {
     records: Vec<Record>,
     vacant: Vec<Seat>,
-    /// Chunks by rank, the oldest rank first; in the list of a rank the oldest chunk is last.
+    /// Idle chunks by rank, the oldest rank first; in the list of a rank the oldest chunk is last.
     ranks: BTreeMap<u64, Vec<Entry>>,
     /// Ranks of requests that have not ended.
     requests: BTreeMap<u64, u64>,
@@ -54,66 +56,65 @@ impl Lru {
     /// Adds chunks, which are not idle yet, with the rank of their request.
     pub(super) fn insert(&mut self, request: u64, chunks: &[Chunk]) -> Vec<Seat> {
         let rank = self.rank(request);
-        let seats: Vec<Seat> = chunks.iter().map(|(_, content)| self.seat(*content)).collect();
-        self.enter(rank, chunks.iter().zip(&seats).map(|((place, _), seat)| (*place, *seat)));
-        seats
-    }
-
-    fn seat(&mut self, content: Content) -> Seat {
-        let Some(seat) = self.vacant.pop() else {
-            self.records.push(Record { content, rank: 0, changes: 0, idle: false, spared: 0 });
-            return self.records.len() as Seat - 1;
+        let seat = |&(place, content): &Chunk| {
+            let seat = self.vacant.pop().unwrap_or(self.records.len() as Seat);
+            let entries = self.records.get(seat as usize).map_or(0, |record| record.entries);
+            let record = Record { content, rank, place, entries, idle: false, spared: 0 };
+            match self.records.get_mut(seat as usize) {
+                Some(vacant) => *vacant = record,
+                None => self.records.push(record),
+            }
+            seat
         };
-        self.records[seat as usize].content = content;
-        seat
+        chunks.iter().map(seat).collect()
     }
 
     /// Gives chunks that a request uses for the first time the request's rank, unless theirs is newer.
     pub(super) fn access(&mut self, request: u64, chunks: impl Iterator<Item = (u32, Seat)>) {
         let rank = self.rank(request);
-        let older: Vec<(u32, Seat)> =
-            chunks.filter(|(_, seat)| self.records[*seat as usize].rank < rank).collect();
-        self.enter(rank, older.into_iter());
-    }
-
-    /// Moves chunks to the list of `rank`, where a later place is older, and among equal places the lesser content.
-    fn enter(&mut self, rank: u64, chunks: impl Iterator<Item = (u32, Seat)>) {
-        let mut list = self.ranks.remove(&rank).unwrap_or_default();
         for (place, seat) in chunks {
-            let entry = self.renew(rank, place, seat);
-            let precedes = |e: &Entry| e.place < place || e.place == place && e.content > entry.content;
-            let at =
-                if list.last().is_none_or(precedes) { list.len() } else { list.partition_point(precedes) };
-            list.insert(at, entry);
+            if self.records[seat as usize].rank < rank {
+                self.renew(rank, place, seat);
+            }
         }
-        if !list.is_empty() {
-            self.ranks.insert(rank, list);
-        }
-    }
-
-    fn renew(&mut self, rank: u64, place: u32, seat: Seat) -> Entry {
-        let record = &mut self.records[seat as usize];
-        record.rank = rank;
-        record.changes = record.changes.wrapping_add(1);
-        Entry { place, content: record.content, seat, changes: record.changes }
     }
 
     /// Ends a request: its `chunks`, sorted, become the newest, the first of them newest of all.
-    pub(super) fn end(&mut self, request: u64, chunks: impl Iterator<Item = (u32, Seat)>) {
-        if let Some(rank) = self.requests.remove(&request) {
-            self.ranks.remove(&rank);
-        }
+    pub(super) fn end(&mut self, request: u64, chunks: impl Iterator<Item = Seat>) {
+        self.requests.remove(&request);
         self.newest += 1;
         let rank = self.newest;
-        let list: Vec<Entry> = chunks.map(|(place, seat)| self.renew(rank, place, seat)).collect();
-        if !list.is_empty() {
-            self.ranks.insert(rank, list);
+        chunks.zip(0..).for_each(|(seat, place)| self.renew(rank, place, seat));
+    }
+
+    fn renew(&mut self, rank: u64, place: u32, seat: Seat) {
+        let record = &mut self.records[seat as usize];
+        (record.rank, record.place) = (rank, place);
+        if record.idle {
+            self.enter(seat);
         }
     }
 
     /// Sets whether a chunk may be evicted.
     pub(super) fn set_idle(&mut self, seat: Seat, idle: bool) {
         self.records[seat as usize].idle = idle;
+        if idle {
+            self.enter(seat);
+        }
+    }
+
+    /// Adds a chunk to the list of its rank, where a later place is older, and among equal places the lesser content.
+    fn enter(&mut self, seat: Seat) {
+        let record = &mut self.records[seat as usize];
+        record.entries = record.entries.wrapping_add(1);
+        let Record { content, rank, place, entries: number, .. } = *record;
+        let list = self.ranks.entry(rank).or_default();
+        if list.len() == list.capacity() {
+            list.retain(|entry| entry.is_valid(&self.records));
+        }
+        let precedes = |e: &Entry| e.place < place || e.place == place && e.content > content;
+        let at = if list.last().is_none_or(precedes) { list.len() } else { list.partition_point(precedes) };
+        list.insert(at, Entry { place, content, seat, number });
     }
 
     /// Evicts the `count` oldest idle chunks that are not in `spared`; `None`, and no change, if there are fewer.
@@ -133,8 +134,8 @@ impl Lru {
                     break;
                 }
                 entries += 1;
-                let record = &self.records[entry.seat as usize];
-                if record.changes == entry.changes && record.idle && record.spared != self.evictions {
+                let is_spared = self.records[entry.seat as usize].spared == self.evictions;
+                if entry.is_valid(&self.records) && !is_spared {
                     chosen.push(entry.seat);
                 }
             }
@@ -143,16 +144,14 @@ impl Lru {
         if chosen.len() < count {
             return None;
         }
-        let evicted = chosen.iter().map(|seat| self.records[*seat as usize].content).collect();
-        for seat in chosen {
-            let record = &mut self.records[seat as usize];
-            record.changes = record.changes.wrapping_add(1);
-            record.idle = false;
-            self.vacant.push(seat);
+        for seat in &chosen {
+            self.records[*seat as usize].idle = false;
         }
         for (rank, entries) in read {
             self.drop_void(rank, entries);
         }
+        let evicted = chosen.iter().map(|seat| self.records[*seat as usize].content).collect();
+        self.vacant.extend(chosen);
         Some(evicted)
     }
 
@@ -160,9 +159,17 @@ impl Lru {
     fn drop_void(&mut self, rank: u64, entries: usize) {
         let Some(list) = self.ranks.get_mut(&rank) else { return };
         let tail = list.split_off(list.len() - entries);
-        list.extend(tail.iter().filter(|e| self.records[e.seat as usize].changes == e.changes));
+        list.extend(tail.iter().filter(|entry| entry.is_valid(&self.records)));
         if list.is_empty() {
             self.ranks.remove(&rank);
         }
+    }
+}
+
+impl Entry {
+    /// True if the chunk is idle and has had no other entry since.
+    fn is_valid(&self, records: &[Record]) -> bool {
+        let record = &records[self.seat as usize];
+        record.idle && record.entries == self.number
     }
 }

@@ -16,7 +16,8 @@ use super::transfers::{OffloadConfig, StoredChunk, Transfers};
 use super::{Pass, RequestId, Scheduler, Step};
 use crate::kv_cache::offload::{Chunk, Offload, Residence};
 use crate::kv_cache::paged::Block;
-use crate::kv_cache::prefix::Content;
+use crate::kv_cache::prefix::{Content, ContentMap};
+use lookup::Run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use storage::Storage;
 use taken::Taken;
@@ -48,6 +49,8 @@ struct State {
     asked: bool,
     /// Chunks that came from storage for this request.
     promoted: BTreeSet<Content>,
+    /// Chunks that the last look-up found on the host.
+    run: Option<Run>,
 }
 
 #[derive(Debug, Clone)]
@@ -74,7 +77,7 @@ pub(super) struct Tier {
     /// For each load job, blocks of aborted requests that the load still writes.
     orphans: BTreeMap<u64, Vec<Block>>,
     /// Contents of the chunks that asynchronous loads in flight transfer.
-    loading: BTreeSet<Content>,
+    loading: ContentMap<()>,
     /// Blocks allocated in this step.
     taken: Taken,
     /// Number of tokens loaded synchronously in this step.
@@ -102,7 +105,7 @@ impl Tier {
             started: 0,
             fences: BTreeMap::new(),
             orphans: BTreeMap::new(),
-            loading: BTreeSet::new(),
+            loading: ContentMap::default(),
             taken: Taken::default(),
             sync_tokens: 0,
             ended: Vec::new(),

@@ -5,12 +5,43 @@
 //! chunks are loaded. Chunks that only storage has are promoted to the host first. Knows nothing about stores.
 
 use super::{Job, Phase, window_chunks};
-use crate::kv_cache::offload::{Chunk, Residence};
+use crate::kv_cache::offload::{Chunk, Offload, Residence};
 use crate::kv_cache::prefix::{Content, Tokens};
 use crate::scheduler::vllm::transfers::{External, Load};
 use crate::scheduler::vllm::{RequestId, Scheduler};
 use crate::workload::Prompt;
 use std::ops::Range;
+
+/// Chunks of a request in the first group of layers, in order, that a look-up found on the host. They are there as long
+/// as nothing is evicted, so that the look-ups of a request that waits go on where the last one ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    first: usize,
+    /// End of the chunks that are ready.
+    ready: usize,
+    end: usize,
+    /// Number of the host's evictions before the look-up.
+    evicted: u64,
+}
+
+impl Run {
+    /// Looks up the chunks from `first` up to `most`, from the end of an earlier look-up on if that still holds.
+    fn look_up(
+        earlier: Option<Run>,
+        (first, most): (usize, usize),
+        host: &Offload,
+        content: impl Fn(usize) -> Content,
+    ) -> Run {
+        let evicted = host.evicted();
+        let holds = |run: &Run| run.evicted == evicted && (run.first..=run.end).contains(&first);
+        let (ready, end) =
+            earlier.filter(holds).map_or((first, first), |run| (run.ready.max(first), run.end));
+        let state = |index| host.residence(content(index));
+        let end = (end..most).find(|index| state(*index) == Residence::Absent).unwrap_or(end.max(most));
+        let ready = (ready..end).find(|index| state(*index) != Residence::Ready).unwrap_or(end);
+        Run { first, ready, end, evicted }
+    }
+}
 
 impl Scheduler {
     /// Number of tokens of `prompt` on the host that follow its tokens in the prefix cache, in whole chunks.
@@ -44,17 +75,26 @@ impl Scheduler {
         }
         let (first, end) = ((local / chunk) as usize, (most / chunk) as usize);
         let content = |(group, index): (usize, usize)| r.contents[(index + 1) * per - 1].of_group(group);
+        let of_first_group = |index| content((0, index));
+        let earlier = state.run.take();
+        let mut run = Run::look_up(earlier, (first, end), &tier.host, of_first_group);
         if tier.storage.is_some() {
-            let chunks = (first..end).map(|index| (index as u32, content((0, index))));
+            let chunks = (run.end..end).map(|index| (index as u32, of_first_group(index)));
             if !tier.promote(id, chunks) {
                 return External::Later;
             }
+            run = Run::look_up(Some(run), (first, end), &tier.host, of_first_group);
         }
+        if let Some(state) = tier.states.get_mut(&id) {
+            state.run = Some(run);
+        }
+        let alone = self.config.windows.len() == 1 && !windowed;
         let found = |at| tier.host.residence(content(at)) != Residence::Absent;
-        let last = agreed(&self.config.windows, first..end, chunk, found);
+        let last = if alone { run.end } else { agreed(&self.config.windows, first..end, chunk, found) };
         let needed = || needed(&self.config.windows, first..last, chunk).map(content);
-        let stores = tier.host.counts()[2] > 0;
-        if stores && needed().any(|content| tier.host.residence(content) == Residence::Storing) {
+        let stores = |content| tier.host.residence(content) == Residence::Storing;
+        let waits = if alone { run.ready < run.end } else { needed().any(stores) };
+        if waits {
             return External::Later;
         }
         let end = last as u64 * chunk;
@@ -62,7 +102,7 @@ impl Scheduler {
             return External::Sync(0);
         }
         let loads = self.config.enable_prefix_caching && !tier.loading.is_empty();
-        if loads && needed().any(|content| tier.loading.contains(&content)) {
+        if loads && needed().any(|content| tier.loading.contains_key(&content)) {
             return External::Later;
         }
         let tokens = end - local;
@@ -93,7 +133,7 @@ impl Scheduler {
         tier.host.load(r.number, &chunks);
         let contents: Vec<Content> = chunks.into_iter().map(|(_, content)| content).collect();
         if !sync {
-            tier.loading.extend(&contents);
+            tier.loading.extend(contents.iter().map(|content| (*content, ())));
         }
         // A chunk that is loaded again after a preemption comes from the host.
         let promoted = tier.states.get_mut(&id).map_or(0, |state| {
