@@ -255,7 +255,7 @@ impl Timing {
     pub(crate) fn beside(&self, pass: &Pass) -> PassOverhead {
         let products = self.all_products(pass);
         if self.overlaps(pass) {
-            return self.beside_halves(pass, &self.halves(pass, products));
+            return self.overhead_of_halves(pass, &self.halves(pass, products));
         }
         self.overhead.beside(pass, self.operators_of(pass, products).0.total())
     }

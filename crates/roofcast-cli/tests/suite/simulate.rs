@@ -403,7 +403,7 @@ fn the_drain_is_no_overload() {
     let rate = |before: &str| -> f64 {
         line.split(before).nth(1).and_then(|rest| rest.split('/').next()).unwrap().parse().unwrap()
     };
-    assert!((rate("while others arrived ") / offered - 1.0).abs() < 0.005, "{line}: {offered}");
+    assert!((rate("/s; ") / offered - 1.0).abs() < 0.005, "{line}: {offered}");
     // The first rate is the quotient of the two numbers before it.
     assert!((rate(": ") / whole - 1.0).abs() < 0.005, "{line}: {whole}");
 }

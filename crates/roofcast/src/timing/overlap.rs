@@ -1,18 +1,20 @@
-//! Dual-batch overlap: a step as two microbatches, of which one computes while the other exchanges tokens.
+//! Dual-batch overlap (`--enable-dbo`): a step as two microbatches; while one exchanges tokens, the other computes.
 //!
-//! Knows: two threads take turns at every exchange, so that the kernels of one microbatch before its exchange run beside
-//! the other's exchange (vLLM 0.33, docs/design/dbo.md). With a seconds of kernels around the experts, m of experts, d of
-//! dispatch and c of combination in each microbatch, over L layers with experts, a step takes
+//! Knows: vLLM's two threads hand over at every exchange (vLLM 0.33, docs/design/dbo.md). In each microbatch, over the
+//! L layers with experts, let a be the seconds of all kernels except experts, m of experts, d of dispatch and c of
+//! combination. A step takes
 //!
-//! `max(a, d) + max(m, d) + max(m, c) + max(a, c) + c/L`: dispatch beside the other's attention, and beside its experts;
-//! combination likewise; and the last combination, beside which nothing runs.
+//! `max(a, d) + max(m, d) + max(m, c) + max(a, c) + c/L`,
 //!
-//! Part of an exchange is work of multiprocessors, which adds to the kernels beside it. Low-latency kernels of DeepEP
-//! occupy them except while they wait for the network (README of deepseek-ai/DeepEP): their work is the time of an equal
-//! exchange on one node, where copies over NVLink are the multiprocessors' own. Its normal kernels occupy 20 instead, so
-//! that arithmetic is slower (vLLM's `VLLM_DBO_COMM_SMS`). Each microbatch reads all weights that it needs, and launches all
-//! kernels. A limit splits nothing: the longer of all kernels and all exchanges. Prompts' attention is divided evenly.
-//! Knows nothing about when engines overlap.
+//! because dispatch overlaps with the attention of the other microbatch, then with its experts, combination likewise,
+//! and the last combination overlaps with nothing.
+//!
+//! The part of an exchange that multiprocessors compute is not hidden. Low-latency kernels of DeepEP occupy the
+//! multiprocessors except while they wait for the network (README of deepseek-ai/DeepEP): this part is the time of an
+//! equal exchange on one node, where multiprocessors copy over NVLink. Normal kernels occupy 20 multiprocessors, so
+//! that arithmetic is slower (vLLM's `VLLM_DBO_COMM_SMS`). Each microbatch reads all weights that it needs, and
+//! launches all kernels. A limit has no microbatches: it is the longer of all kernels and all exchanges. Attention of
+//! prompts is divided evenly. Knows nothing about when engines overlap.
 
 use super::{PassOverhead, Timing};
 use crate::batch::Sequences;
@@ -105,27 +107,27 @@ impl Timing {
     }
 
     /// Overhead of a step that overlaps.
-    pub(super) fn beside_halves(&self, pass: &Pass, halves: &Halves) -> PassOverhead {
+    pub(super) fn overhead_of_halves(&self, pass: &Pass, halves: &Halves) -> PassOverhead {
         match self.splits(pass) {
             true => self.overhead.split(pass, halves.operators(), halves.rows),
             false => self.overhead.overlapped(pass, halves.operators()[0]),
         }
     }
 
-    /// Seconds of dispatch and of combination beyond the kernels beside them, which more attention would hide; 0 without
+    /// Seconds of dispatch and of combination that no kernel hides, and that longer attention would hide; 0 without
     /// overlap.
     pub(super) fn hidden(&self, pass: &Pass) -> [f64; 2] {
         if !self.overlaps(pass) {
             return [0.0; 2];
         }
-        self.beside_halves(pass, &self.halves(pass, self.all_products(pass))).covered
+        self.overhead_of_halves(pass, &self.halves(pass, self.all_products(pass))).covered
     }
 
     /// Time of a step that overlaps.
     pub(super) fn overlapped(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
         let halves = self.halves(pass, products);
-        let beside = self.beside_halves(pass, &halves).shares();
-        halves.operators.plus(halves.attention).plus(beside)
+        let overhead = self.overhead_of_halves(pass, &halves).shares();
+        halves.operators.plus(halves.attention).plus(overhead)
     }
 
     /// Compute-bound and memory-bound seconds of the operator at `index` in all its layers of a whole step.
@@ -144,7 +146,7 @@ impl Timing {
         }
     }
 
-    /// Messages of `pass` at the links' bandwidth; of exchanges beside which kernels run, the part that lasts longer.
+    /// Messages of `pass` at the links' bandwidth; of exchanges that overlap with kernels, the part that is not hidden.
     pub(crate) fn communication(&self, pass: &Pass) -> Communication {
         let links = &self.model.links;
         let all = links.communication(pass.rows, pass.gathered(), pass.has_prompts(), pass.shared());

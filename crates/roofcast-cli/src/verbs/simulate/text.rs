@@ -156,7 +156,7 @@ fn requests(s: &Simulation) -> String {
     let whole = significant(s.summary.request_throughput());
     let arriving = Some(significant(answered_per_s(s))).filter(|rate| *rate != whole);
     let rate =
-        arriving.map_or(format!("{whole}/s"), |rate| format!("{whole}/s; while others arrived {rate}/s"));
+        arriving.map_or(format!("{whole}/s"), |rate| format!("{whole}/s; {rate}/s while requests arrived"));
     let good = good_per_s(s).map_or(String::new(), |g| format!(", {}/s met the SLO", significant(g)));
     let drain =
         drain_s(s).map_or(String::new(), |d| format!(", the last {} after the last arrival", significant(d)));

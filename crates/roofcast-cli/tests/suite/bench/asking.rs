@@ -212,7 +212,7 @@ fn arguments_that_cannot_be() {
         (format!("{base} --extra-body [1]"), "--extra-body"),
         (format!("{base} --sweep depth=1"), "concurrency"),
         (format!("{base} --sweep rate=0"), "--sweep"),
-        (format!("{base} --find-rate 9..1 --slo-ttft 5"), "--find-rate"),
+        (format!("{base} --find-rate 9..1 --slo-ttft 500"), "--find-rate"),
         (format!("{base} --find-rate 1..9"), "without an SLO"),
         (format!("{base} --records run.txt"), "--records"),
         (format!("{base} --baseline gone.json"), "gone.json"),
