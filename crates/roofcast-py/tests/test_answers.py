@@ -60,8 +60,8 @@ CASES = {
     ),
     "plan": (lambda: roofcast.plan(requests=300), ["plan", "--requests=300"]),
     "plan without an answer": (
-        lambda: roofcast.plan(requests=300, ttft_p99=1, hardware="h100-sxm"),
-        ["plan", "--requests=300", "--ttft-p99=1", "--hardware=h100-sxm"],
+        lambda: roofcast.plan(requests=300, ttft_p99="1ms", hardware="h100-sxm"),
+        ["plan", "--requests=300", "--ttft-p99=1ms", "--hardware=h100-sxm"],
     ),
     "validate": (lambda: roofcast.validate("examples/measured.csv"), ["validate", "examples/measured.csv"]),
     "calibrate": (lambda: roofcast.calibrate("examples/measured.csv"), ["calibrate", "examples/measured.csv"]),

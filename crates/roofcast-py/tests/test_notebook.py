@@ -38,7 +38,7 @@ def test_a_plan_is_a_table_to_read():
         assert f"<th>{column}</th>" in html
     assert html.count("<th>") <= 10
     assert f"<td>{found.best.count} × {found.best.accelerator}</td>" in html and "<th>enable_chunked_prefill</th>" not in html
-    none = roofcast.plan(requests=300, ttft_p99=1, hardware="h100-sxm")
+    none = roofcast.plan(requests=300, ttft_p99="1ms", hardware="h100-sxm")
     assert f"<td>{none.nearest[0].deployment}</td>" in none._repr_html_()
 
 
@@ -54,7 +54,7 @@ def test_curves_are_a_picture_and_the_best_of_each():
 def test_headlines_say_the_answer():
     run = roofcast.simulate(requests=200, rate=8)
     assert f"{run.output_throughput:.4g} output tok/s" in repr(run)
-    none = roofcast.plan(requests=300, ttft_p99=1, hardware="h100-sxm")
+    none = roofcast.plan(requests=300, ttft_p99="1ms", hardware="h100-sxm")
     assert none.best is None and "no deployment meets the SLO" in repr(none)
 
 

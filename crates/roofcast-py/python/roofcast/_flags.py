@@ -101,7 +101,8 @@ class DeploymentFlags(TypedDict, total=False):
     mamba_ssm_dtype: Word | None
     """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
     decode_context_parallel_size: int | None
-    """Tensor-parallel ranks that share the cached tokens of a sequence, in place of copies of KV heads or latents [default: 1]"""
+    """Tensor-parallel ranks that share the cached tokens of a sequence, in place of copies of KV heads or latents
+    [default: 1]"""
     language_model_only: bool | None
     """Whether no encoders for images and sound are loaded [default: false]"""
     kv_cache_memory_bytes: int | None
@@ -141,15 +142,19 @@ class DeploymentFlags(TypedDict, total=False):
     draft_cost: float | None
     """Time to draft one token, as a fraction of the model's step time"""
     all2all_backend: Word | None
-    """Exchange of tokens between ranks with different experts: allgather_reducescatter, deepep_high_throughput, deepep_low_latency, deepep_auto [default: each token once to each rank of its experts, at a fraction of the links' rate]"""
+    """Exchange of tokens between ranks with different experts: allgather_reducescatter, deepep_high_throughput,
+    deepep_low_latency, deepep_auto [default: each token once to each rank of its experts, at a fraction of the links'
+    rate]"""
     enable_dbo: bool | None
-    """Whether a step is two microbatches, of which one computes while the other exchanges tokens (dual-batch overlap) [default: false]"""
+    """Whether a step is two microbatches, of which one computes while the other exchanges tokens (dual-batch overlap)
+    [default: false]"""
     dbo_decode_token_threshold: int | None
     """Tokens of a rank from which a step of decodes is split [default: 32]"""
     dbo_prefill_token_threshold: int | None
     """Tokens of a rank from which a step with prompts is split [default: 512]"""
     expert_imbalance: float | None
-    """(max − mean)/mean of the tokens that ranks compute for their experts, without balancing [default: 0 of experts behind DeepEP, else the skew of the kernel times]"""
+    """(max − mean)/mean of the tokens that ranks compute for their experts, without balancing [default: 0 of experts
+    behind DeepEP, else the skew of the kernel times]"""
     enable_eplb: bool | None
     """Whether experts are placed on ranks by their load (expert-parallel load balancing) [default: false]"""
     num_redundant_experts: int | None
@@ -494,7 +499,8 @@ class PlanFlags(TypedDict, total=False):
     mamba_ssm_dtype: Word | None
     """Dtype of recurrent states: float32, bfloat16, float16 [default: the model's]"""
     decode_context_parallel_size: int | None
-    """Tensor-parallel ranks that share the cached tokens of a sequence, in place of copies of KV heads or latents [default: 1]"""
+    """Tensor-parallel ranks that share the cached tokens of a sequence, in place of copies of KV heads or latents
+    [default: 1]"""
     language_model_only: bool | None
     """Whether no encoders for images and sound are loaded [default: false]"""
     kv_cache_memory_bytes: int | None
@@ -534,15 +540,19 @@ class PlanFlags(TypedDict, total=False):
     draft_cost: float | None
     """Time to draft one token, as a fraction of the model's step time"""
     all2all_backend: Word | None
-    """Exchange of tokens between ranks with different experts: allgather_reducescatter, deepep_high_throughput, deepep_low_latency, deepep_auto [default: each token once to each rank of its experts, at a fraction of the links' rate]"""
+    """Exchange of tokens between ranks with different experts: allgather_reducescatter, deepep_high_throughput,
+    deepep_low_latency, deepep_auto [default: each token once to each rank of its experts, at a fraction of the links'
+    rate]"""
     enable_dbo: bool | None
-    """Whether a step is two microbatches, of which one computes while the other exchanges tokens (dual-batch overlap) [default: false]"""
+    """Whether a step is two microbatches, of which one computes while the other exchanges tokens (dual-batch overlap)
+    [default: false]"""
     dbo_decode_token_threshold: int | None
     """Tokens of a rank from which a step of decodes is split [default: 32]"""
     dbo_prefill_token_threshold: int | None
     """Tokens of a rank from which a step with prompts is split [default: 512]"""
     expert_imbalance: float | None
-    """(max − mean)/mean of the tokens that ranks compute for their experts, without balancing [default: 0 of experts behind DeepEP, else the skew of the kernel times]"""
+    """(max − mean)/mean of the tokens that ranks compute for their experts, without balancing [default: 0 of experts
+    behind DeepEP, else the skew of the kernel times]"""
     enable_eplb: bool | None
     """Whether experts are placed on ranks by their load (expert-parallel load balancing) [default: false]"""
     num_redundant_experts: int | None
