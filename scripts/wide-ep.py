@@ -26,7 +26,7 @@ WHY = [
     "prefill: 32 prompts a rank in flight, in vLLM's default steps of 8192 tokens; DeepEP's normal kernels, without overlap under vLLM",
     "`vllm_gb200`: rows of a GB200 state no batch; not rebuilt. `llmd_wideep_b200`: nor does its row",
     "`deepseek_online`: a day's average, with idle hours and prefixes found in a cache; not judged by the bar",
-    "`lmsys_sglang`: prefill in steps of the published 16,384 tokens a rank; contexts of 2050 tokens for decode",
+    "`lmsys_sglang`: 256 decodes and prefill steps of 16,384 tokens a rank are not verified; contexts of 2050 tokens for decode",
 ]  # fmt: skip
 
 
