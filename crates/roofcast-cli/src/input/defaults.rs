@@ -1,4 +1,4 @@
-//! What a verb's default spec decides about a question without a spec file.
+//! Defaults of a verb that decide an answer and that the question does not give.
 //!
 //! Knows: the keys of load and SLO that decide an answer. Knows nothing about their meaning.
 

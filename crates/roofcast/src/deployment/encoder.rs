@@ -44,7 +44,7 @@ impl Deployment {
             let accepted = "a model whose config has a vision tower with layers, widths, heads and patches";
             return refused(
                 "model.name",
-                format!("{}, of which no such tower is read", model.name),
+                format!("{}, whose config has no vision tower that is read", model.name),
                 accepted,
             );
         };

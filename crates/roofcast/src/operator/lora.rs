@@ -80,8 +80,8 @@ impl Adapter {
         Bytes::from_f64(self.width * (self.dense + experts.sum::<f64>()))
     }
 
-    /// Work for `tokens` tokens that are divided evenly among `adapters` adapters: each adapter is read once, and of its
-    /// experts those that its tokens choose.
+    /// Work for `tokens` tokens that are divided evenly among `adapters` adapters: each adapter's dense matrices are read
+    /// once, and its matrices of each expert that its tokens choose.
     pub(crate) fn demand(&self, adapters: u64, tokens: u64) -> Work {
         let (count, each) = (adapters as f64, tokens.div_ceil(adapters.max(1)));
         let (mut flops, mut read) = (2.0 * self.dense * tokens as f64, self.dense * count);

@@ -18,8 +18,8 @@ impl Pass<'_> {
         self.longest > 0
     }
 
-    /// Tokens that cross a rank's link where data-parallel ranks gather each other's: it receives those of the other
-    /// ranks, and sends its own at least once.
+    /// Tokens that cross a rank's link where data-parallel ranks gather tokens: a rank receives the tokens of all other
+    /// ranks, and sends its own tokens at least once.
     pub(crate) fn gathered(&self) -> u64 {
         self.rows.max(self.tokens.saturating_sub(self.rows))
     }

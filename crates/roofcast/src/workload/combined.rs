@@ -49,7 +49,7 @@ impl Workload {
         }
     }
 
-    /// Refuses LoRA adapters in a mode that does not serve them; `accepted` says what does.
+    /// Refuses LoRA adapters in a mode that does not serve them; `accepted` is the end of the message.
     pub fn without_adapters(&self, place: &str, accepted: &str) -> Result<()> {
         match self.adapter_count() {
             0 => Ok(()),
@@ -57,7 +57,7 @@ impl Workload {
         }
     }
 
-    /// Refuses classes in a mode that does not tell requests of different classes apart; `accepted` says what does.
+    /// Refuses classes in a mode without results by class; `accepted` is the end of the message.
     pub fn without_classes(&self, place: &str, accepted: &str) -> Result<()> {
         match self.classes.len() {
             0 => Ok(()),

@@ -45,7 +45,11 @@ impl Images {
         }
         match (self.tokens, self.width, self.height) {
             (Some(_), None, None) | (None, Some(_), Some(_)) => Ok(()),
-            _ => refuse("width", "not with height alone".to_owned(), "width and height, or tokens"),
+            (Some(_), ..) => refuse("tokens", "given with a size".to_owned(), "tokens, or width and height"),
+            (None, width, _) => {
+                let field = if width.is_some() { "height" } else { "width" };
+                refuse(field, "missing".to_owned(), "width and height, or tokens")
+            }
         }
     }
 

@@ -118,8 +118,8 @@ fn refusals_name_the_key() {
     }
 }
 
-/// Of every buffer one adapter's bytes are taken from the KV cache, on two ranks those of 55,296 inputs and outputs a
-/// layer; `limits` adds the bytes of as many adapters as sequences run.
+/// Every buffer takes the bytes of one adapter from the KV cache; on each of two ranks an adapter has 55,296 inputs and
+/// outputs a layer. `limits` adds the bytes of one adapter for each sequence, up to the number of buffers.
 #[test]
 fn buffers_and_limits_by_hand() {
     let with = |most: u64, tp: u64| {
