@@ -1,6 +1,6 @@
 //! An accelerator as its datasheet states it: peak rates, memory, links, power and price.
 //!
-//! Knows: one chip and the links to its neighbours. Knows nothing about models; [`crate::operator::collective`]
+//! Knows: one chip and the links to its neighbours. Knows nothing about models; `operator::collective`
 //! computes the cost of collectives on a link.
 
 mod check;

@@ -1,6 +1,6 @@
 //! Bands of a forecast: the forecast's means times the factors of its calibration's bands.
 //!
-//! Knows: the band of each metric, and that no band extends below a limit. [`crate::calibrate`] computes the factors.
+//! Knows: the band of each metric, and that no band extends below a limit. `calibrate` computes the factors.
 
 use crate::coefficients::{Band, Coefficients, Evidence, Load};
 use crate::spec::CostKind;

@@ -2,7 +2,7 @@
 //! forecasts.
 //!
 //! Knows: the embedded `catalog/calibration/engines.toml`, and user files in its format, whose engines replace the
-//! embedded ones. Knows nothing about the fit that found the numbers; see [`crate::calibrate`].
+//! embedded ones. Knows nothing about the fit that found the numbers; see `calibrate`.
 
 use crate::accelerator::Accelerator;
 use crate::coefficients::{

@@ -1,7 +1,7 @@
 //! A deployment: model, accelerator, formats and parallelism, resolved once and valid from then on.
 //!
 //! Knows: the weights on each rank of each pipeline stage, their formats, and the peak rate of their arithmetic.
-//! Knows nothing about batches: [`crate::operator`] and [`crate::cost`] compute the cost of a forward pass.
+//! Knows nothing about batches: `operator` and `cost` compute the cost of a forward pass.
 
 mod balance;
 mod defaults;

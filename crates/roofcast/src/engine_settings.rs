@@ -4,15 +4,16 @@
 
 mod lora;
 mod own;
+mod profile;
 mod tier;
 
 pub use lora::LoraSettings;
 pub(crate) use own::{Own, SglangSettings, StatePool, VllmSettings};
+pub(crate) use profile::Profile;
+pub use profile::{Balance, PrefixCaching, Reservation};
 pub(crate) use tier::{HiCacheSettings, HostTierSettings, OffloadSettings, STORAGE_GB_S, StorageSettings};
 
 use crate::error::{Error, Result};
-use crate::scheduler;
-use crate::scheduler::token_budget::ASYNC_SINCE;
 use crate::spec::{
     AttentionBackend, CostKind, EncoderTpMode, EngineKind, EngineSpec, Frontend, KvLayout, Prediction,
     QueuePolicy, Release, SchedulePolicy, SchedulerKind, SpeculativeSpec,
@@ -21,6 +22,8 @@ use serde::Serialize;
 
 /// Default GiB of host memory per accelerator for swapped KV caches in vLLM v0.
 const SWAP_SPACE: f64 = 4.0;
+/// The version from which vLLM schedules a step while the previous one runs (AsyncScheduler).
+const ASYNC_SINCE: &str = "0.14.0";
 
 /// Settings of an engine with defaults filled in. Answers show the sizes of a step, the memory fraction and the
 /// layout.
@@ -163,7 +166,7 @@ impl EngineSettings {
         let max_num_seqs = count("max_num_seqs", spec.max_num_seqs, defaults.max_num_seqs, 1 << 20)?;
         let tokens = (spec.max_num_batched_tokens, defaults.max_num_batched_tokens);
         let max_num_batched_tokens = count("max_num_batched_tokens", tokens.0, tokens.1, 1 << 24)?;
-        let profile = scheduler::profile(spec.scheduler());
+        let profile = Profile::of(spec.scheduler());
         let block_size = count("block_size", spec.block_size, profile.block_size, 1 << 16)?;
         let release = spec.release();
         Ok(EngineSettings {

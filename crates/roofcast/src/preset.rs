@@ -68,6 +68,16 @@ impl Preset {
 }
 
 impl PresetStatistics {
+    /// Mean number of prompt tokens of draws from the quantiles.
+    pub fn input_mean(&self) -> f64 {
+        mean(&self.input)
+    }
+
+    /// Mean number of output tokens of draws from the quantiles.
+    pub fn output_mean(&self) -> Option<f64> {
+        self.output.as_ref().map(mean)
+    }
+
     /// Refuses quantiles that cannot be a distribution of lengths.
     fn check(&self, place: &str, id: &str) -> Result<()> {
         let sane =
@@ -79,4 +89,16 @@ impl PresetStatistics {
         let accepted = "quantiles that rise from 1 or more, and a rank correlation from -1 to 1";
         Err(Error::field(place, format!("workload {id}"), "no distribution of lengths", accepted))
     }
+}
+
+/// Mean of a distribution that is linear between quantiles.
+pub(crate) fn mean(quantiles: &Quantiles) -> f64 {
+    // A linear part from a to b has the mean (a + b)/2.
+    over_lines(quantiles, |a, b| (a + b) / 2.0)
+}
+
+/// Mean of `each` over the linear parts between quantiles, weighted by probability.
+pub(crate) fn over_lines(quantiles: &Quantiles, each: impl Fn(f64, f64) -> f64) -> f64 {
+    let weights = PROBABILITIES.windows(2).map(|p| p[1] - p[0]);
+    quantiles.windows(2).zip(weights).map(|(q, weight)| weight * each(q[0], q[1])).sum()
 }

@@ -2,7 +2,7 @@
 //!
 //! Knows: the embedded asset `catalog/kernels/times.bin` and user files in its format, the grid of each table, and
 //! the nearest measured shape. Knows nothing about models, limits, or which kernel an engine runs; see
-//! [`crate::kernel_time`]. [`crate::profile::build`] makes the file from tables.
+//! [`crate::kernel_time`]. `profile::build` makes the file from tables.
 
 mod asset;
 pub mod build;

@@ -1,7 +1,7 @@
 //! One request's life, as a client sees it. The simulator, the emulator and the load generator all write records.
 //!
 //! Knows: times since the start of the run, token counts, and the outcome of the request, as one JSON object per line
-//! or one row of [`csv`]. Knows nothing about where the times come from. [`crate::summary`] aggregates a run's records.
+//! or one row of [`csv`]. Knows nothing about where the times come from. `summary` aggregates a run's records.
 
 pub mod csv;
 mod reader;

@@ -4,8 +4,8 @@
 //! Knows nothing about answers.
 
 use crate::deployment::Deployment;
+use crate::engine_settings::Profile;
 use crate::error::Result;
-use crate::scheduler;
 use crate::spec::keys::{KEYS, SpecKey};
 use crate::spec::sections::nested;
 use crate::spec::settings::{get, put};
@@ -89,7 +89,7 @@ fn defaults(spec: &Spec, deployment: Option<&Deployment>) -> Result<Vec<(&'stati
 
 fn of_deployment(spec: &Spec, d: &Deployment) -> Vec<(&'static str, Value, bool)> {
     let p = d.parallelism;
-    let profile = scheduler::profile(spec.engine.scheduler());
+    let profile = Profile::of(spec.engine.scheduler());
     // A fleet with pools, or with autoscaling, sets its own numbers of replicas.
     let alike = spec.fleet.prefill.is_none() && spec.fleet.decode.is_none() && spec.fleet.autoscale.is_none();
     // The budget of a scheduler's own default limits only its steps; written out, it would also change the memory plan.

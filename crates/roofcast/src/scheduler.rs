@@ -15,30 +15,9 @@ pub(crate) mod token_budget;
 pub(crate) mod vllm;
 pub(crate) mod vllm_v0;
 
-mod profile;
-
-pub(crate) use profile::Profile;
-
 use crate::scheduler::state::decodes::Decodes;
 use crate::scheduler::state::{PrefillChunk, State};
 use crate::spec::SchedulerKind;
-
-/// Defaults of a scheduler, and the settings that it refuses.
-pub(crate) fn profile(kind: SchedulerKind) -> Profile {
-    match kind {
-        SchedulerKind::Static => static_batch::profile(),
-        SchedulerKind::Orca => orca::profile(),
-        SchedulerKind::VllmV0 => vllm_v0::profile(),
-        SchedulerKind::Vllm => token_budget::vllm(),
-        SchedulerKind::Sarathi => token_budget::sarathi(),
-        SchedulerKind::Splitfuse => token_budget::splitfuse(),
-        SchedulerKind::TensorrtLlm => token_budget::guaranteed_no_evict(),
-        SchedulerKind::TensorrtLlmMaxUtilization => token_budget::max_utilization(),
-        SchedulerKind::Lightllm => lightllm::profile(),
-        SchedulerKind::Sglang => sglang::profile(),
-        SchedulerKind::LlamaCpp => llama_cpp::profile(),
-    }
-}
 
 /// A scheduling policy.
 #[derive(Debug, Clone)]
@@ -58,6 +37,23 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// Policy of a kind of scheduler. SGLang's is a placeholder, because [`crate::engine::sglang`] drives its scheduler.
+    pub(crate) fn of(kind: SchedulerKind) -> Policy {
+        match kind {
+            SchedulerKind::Static => Policy::Static,
+            SchedulerKind::Orca => Policy::Orca,
+            SchedulerKind::VllmV0 => Policy::VllmV0,
+            SchedulerKind::Vllm
+            | SchedulerKind::Sarathi
+            | SchedulerKind::Splitfuse
+            | SchedulerKind::TensorrtLlm
+            | SchedulerKind::TensorrtLlmMaxUtilization
+            | SchedulerKind::Sglang => Policy::TokenBudget,
+            SchedulerKind::Lightllm => Policy::LightLlm,
+            SchedulerKind::LlamaCpp => Policy::LlamaCpp,
+        }
+    }
+
     /// Decides the next step: records chunks of prompts in the state and allocates blocks. Returns true if all decodes
     /// take part.
     #[inline(always)]

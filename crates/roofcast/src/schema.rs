@@ -1,11 +1,10 @@
 //! JSON Schemas of types with their own serialization; all other answers derive theirs.
 //!
-//! Knows: the keys that [`RunSummary`] and [`Slo`] write, and the JSON types of units. Compiled with the feature
+//! Knows: the keys that [`Slo`] and the figures of a latency write, and the JSON types of units. Compiled with the feature
 //! `schema` only.
 
 use crate::model::OperatorKind;
-use crate::spec::{Metric, Percentile, Slo, slo_key};
-use crate::summary::{FIGURES, RunSummary};
+use crate::slo::{Metric, Percentile, Slo, key as slo_key};
 use crate::units::Picoseconds;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
@@ -49,7 +48,7 @@ impl JsonSchema for SweptValue {
 }
 
 /// An object with the properties `keys`, of which those in `required` are always present.
-fn object(keys: Map<String, Value>, required: &[String]) -> Schema {
+pub fn object(keys: Map<String, Value>, required: &[String]) -> Schema {
     json_schema!({"type": "object", "properties": keys, "required": required})
 }
 
@@ -67,45 +66,6 @@ pub fn figures(figures: &[&str], suffix: &str, about: &str) -> Schema {
     let names: Vec<String> = figures.iter().map(|figure| format!("{figure}_{suffix}")).collect();
     let property = |figure: &&str| json!({"type": ["number", "null"], "description": described(figure)});
     object(names.iter().cloned().zip(figures.iter().map(property)).collect(), &names)
-}
-
-impl JsonSchema for RunSummary {
-    fn schema_name() -> Cow<'static, str> {
-        "RunSummary".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let mut keys = Map::new();
-        for (key, kind, about) in [
-            ("duration", json!("number"), "Seconds from the first request to the last token."),
-            ("completed", json!("integer"), "Number of requests that got all their tokens."),
-            ("failed", json!("integer"), "Number of requests that did not complete."),
-            ("total_input_tokens", json!("integer"), "Prompt tokens of completed requests."),
-            ("total_output_tokens", json!("integer"), "Output tokens of completed requests."),
-            ("request_throughput", json!("number"), "Completed requests per second."),
-            (
-                "request_goodput",
-                json!(["number", "null"]),
-                "Completed requests per second within every bound of the SLO; `null` without bounds.",
-            ),
-            ("output_throughput", json!("number"), "Output tokens per second."),
-            ("total_token_throughput", json!("number"), "Prompt and output tokens per second."),
-        ] {
-            keys.insert(key.to_owned(), json!({"type": kind, "description": about}));
-        }
-        let names = FIGURES.map(|(name, _)| name);
-        for (metric, about) in [
-            ("ttft_ms", "time to the first token"),
-            ("tpot_ms", "time per output token after the first"),
-            ("itl_ms", "gap between streamed chunks, over all gaps of all requests"),
-            ("e2el_ms", "time from arrival to the last token"),
-        ] {
-            let all = figures(&names, metric, about);
-            keys.extend(all.get("properties").and_then(Value::as_object).cloned().unwrap_or_default());
-        }
-        let names: Vec<String> = keys.keys().cloned().collect();
-        object(keys, &names)
-    }
 }
 
 impl JsonSchema for Slo {

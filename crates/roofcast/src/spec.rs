@@ -1,7 +1,7 @@
 //! The spec: the user's TOML or flags, parsed but not resolved.
 //!
 //! Knows: names and types of keys; unknown keys are refused. Knows nothing about their meaning, which
-//! [`crate::deployment`] and [`crate::plan`] resolve.
+//! [`crate::deployment`] and `plan` resolve.
 
 mod experts;
 mod failures;

@@ -4,6 +4,9 @@
 //! `calculate_metrics`; percentiles are interpolated linearly, std is the population's standard deviation. Knows
 //! nothing about where the records came from.
 
+#[cfg(feature = "schema")]
+mod schema;
+
 use crate::record::{Outcome, Record};
 use crate::spec::{Metric, Percentile, Slo, SloBound};
 use crate::units::Picoseconds;

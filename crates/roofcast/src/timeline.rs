@@ -2,7 +2,7 @@
 //!
 //! Knows: segments (one step, or equal steps taken at once) and the marks in each request's life, as the engine reports
 //! them. [`series`] keeps levels over time in bounded memory, [`trace`] keeps the first events singly. Knows nothing
-//! about how [`crate::report`] draws them.
+//! about how `report` draws them.
 
 pub mod series;
 pub mod trace;

@@ -1,6 +1,6 @@
 //! Bands: 80 % intervals of measured over forecast.
 //!
-//! Knows: 10th and 90th percentile of measured over forecast, by depth of evidence. [`crate::calibrate`] derives
+//! Knows: 10th and 90th percentile of measured over forecast, by depth of evidence. `calibrate` derives
 //! them.
 
 use serde::{Deserialize, Serialize};

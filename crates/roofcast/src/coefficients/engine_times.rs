@@ -2,7 +2,7 @@
 //! and its server.
 //!
 //! Knows: the numbers by name, each with its physical prior and bounds. [`crate::step`] knows the number of kernels
-//! of a layer; [`crate::calibrate`] fits the numbers.
+//! of a layer; `calibrate` fits the numbers.
 
 use crate::spec::Frontend;
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,7 @@
 //!
 //! Knows: the constants of vLLM and TensorRT-LLM; that llama.cpp uses all memory; and SGLang's rule that reserves
 //! memory for activations and graphs, by memory size, chunk, captured steps, ranks and the size of a vision tower.
-//! [`crate::memory`] defines the memory to which a fraction applies. DeepEP's buffers, and SGLang's pools whose size
+//! `memory` defines the memory to which a fraction applies. DeepEP's buffers, and SGLang's pools whose size
 //! is set after capture, are not counted.
 //!
 //! Sources: `vllm/config/cache.py` of vLLM 0.19 and 0.20; `server_args.py` of SGLang 0.4.2, 0.4.8 to 0.5.2, 0.5.3 to

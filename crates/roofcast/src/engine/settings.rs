@@ -1,10 +1,10 @@
 //! Conversion of a spec's engine keys to an engine's settings.
 //!
 //! Knows: the KV cache that fits memory, the defaults of each scheduler, and the settings that each scheduler refuses;
-//! the latter two are in the [`Profile`] of the scheduler's file. Operations after this conversion cannot fail.
+//! the latter two are in the [`Profile`] of the scheduler. Operations after this conversion cannot fail.
 
 use crate::deployment::Deployment;
-use crate::engine_settings::{EngineSettings, OffloadSettings, Own};
+use crate::engine_settings::{EngineSettings, OffloadSettings, Own, Profile};
 use crate::error::{Error, Result};
 use crate::kv_cache::groups::Groups;
 use crate::kv_cache::tier::HostTier;
@@ -12,7 +12,7 @@ use crate::memory::{self, layer_groups};
 use crate::scheduler::config::{EngineConfig, Preemption, PrefixCaching, RankSettings, Reservation};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::scheduler::state::queue::Order;
-use crate::scheduler::{self, Policy, Profile, vllm};
+use crate::scheduler::{Policy, vllm};
 use crate::spec::{KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
 
 impl EngineConfig {
@@ -20,7 +20,7 @@ impl EngineConfig {
     /// policy. `context` is the mean length of requests in tokens; `shared` is true if prompts have tokens in common.
     pub fn resolve(deployment: &Deployment, context: u64, shared: bool) -> Result<(EngineConfig, Policy)> {
         let by_block = runs_by_block(&deployment.engine);
-        let balance = scheduler::profile(deployment.engine.scheduler).balance;
+        let balance = Profile::of(deployment.engine.scheduler).balance;
         let count = deployment.parallelism.attention_dp;
         let ranks = balance.filter(|_| count > 1 && deployment.model.is_moe());
         let ranks = ranks.map(|balance| RankSettings { count, balance });
@@ -60,7 +60,7 @@ impl EngineConfig {
     ) -> Result<(EngineConfig, Policy)> {
         let spec = &deployment.engine;
         let own = spec.own()?;
-        let profile = scheduler::profile(spec.scheduler);
+        let profile = Profile::of(spec.scheduler);
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
         let counted = profile.frees_windows && prefixes == PrefixCaching::Unknown && !by_block;
@@ -128,7 +128,7 @@ impl EngineConfig {
         config.counts = !by_block;
         let alike = spec.scheduler == SchedulerKind::Vllm && config.is_plain();
         config.by_block = (by_block || alike).then(|| vllm_settings(&config, spec));
-        Ok((config, profile.policy))
+        Ok((config, Policy::of(spec.scheduler)))
     }
 }
 
@@ -311,7 +311,7 @@ fn check_layout(spec: &EngineSettings, profile: &Profile) -> Result<()> {
     let Some(layout) = spec.kv_layout.filter(|layout| !profile.layouts.contains(layout)) else {
         return Ok(());
     };
-    let have = SchedulerKind::ALL.iter().filter(|kind| scheduler::profile(**kind).layouts.contains(&layout));
+    let have = SchedulerKind::ALL.iter().filter(|kind| Profile::of(**kind).layouts.contains(&layout));
     let have: Vec<String> = have.map(|kind| name(*kind)).collect();
     let accepted = format!("with the schedulers {}", have.join(", "));
     Err(Error::field("engine", "kv_layout", layout.name(), accepted))

@@ -1,7 +1,7 @@
 //! Settings of a host tier, host memory behind the KV cache: SGLang's HiCache, or vLLM's offloading connector, with
 //! storage below it.
 //!
-//! Knows: the defaults of the keys, and which keys require another key. [`crate::memory`] knows the tokens that fit.
+//! Knows: the defaults of the keys, and which keys require another key. `memory` knows the tokens that fit.
 
 use crate::error::{Error, Result};
 use crate::spec::{EngineSpec, EvictionPolicy, KvOffloadingBackend, QueuePolicy, WritePolicy};

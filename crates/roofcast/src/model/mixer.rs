@@ -2,7 +2,7 @@
 //!
 //! Knows: the tensors of each kind, the cache that a sequence keeps in a layer (KV elements, index keys, recurrent
 //! state), and the number of heads over which tensor parallelism divides it. Knows nothing about time:
-//! [`crate::operator`] turns pairs and states into work. Not modelled: an engine's rounding to pages, and vLLM's
+//! `operator` turns pairs and states into work. Not modelled: an engine's rounding to pages, and vLLM's
 //! page-size alignment of hybrid models.
 
 pub(crate) mod attention;

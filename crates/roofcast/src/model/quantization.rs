@@ -2,7 +2,7 @@
 //! `hf_quant_config.json`.
 //!
 //! Knows: the methods (fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt) and the modules that they
-//! leave unquantized. Knows nothing about chips: [`crate::deployment`] decides whether a chip computes in a format.
+//! leave unquantized. Knows nothing about chips: `deployment` decides whether a chip computes in a format.
 
 mod formats;
 mod modules;

@@ -10,11 +10,10 @@ mod line;
 use super::exchange;
 use super::nodes::{self, Names};
 use crate::deployment::Deployment;
-use crate::engine_settings::LoraSettings;
+use crate::engine_settings::{LoraSettings, Profile};
 use crate::memory;
 use crate::model::Checkpoint;
 use crate::precision::Dtype;
-use crate::scheduler;
 use crate::spec::{EngineKind, QueuePolicy, SchedulerKind};
 use line::{CommandLine, quoted};
 use serde::Serialize;
@@ -420,7 +419,7 @@ fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
     if !caches.contains(&d.kv.name) {
         return Err(format!("it keeps no {} KV cache", d.kv.name));
     }
-    let own = scheduler::profile(d.engine.scheduler).max_num_seqs;
+    let own = Profile::of(d.engine.scheduler).max_num_seqs;
     let seqs = d.engine.requested.max_num_seqs.or(own).unwrap_or(d.engine.max_num_seqs);
     let context = d.longest().unwrap_or(4096).min(memory::tokens(d, 4096) / seqs.max(1));
     let mut line = CommandLine::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);

@@ -2,6 +2,8 @@
 //!
 //! Knows: the meaning of each setting. Knows nothing about specs: [`super::settings`] converts them.
 
+pub use crate::engine_settings::{Balance, PrefixCaching, Reservation};
+
 use super::state::polling::PollingConfig;
 use super::state::queue::Order;
 use crate::encoder::PromptImages;
@@ -71,24 +73,6 @@ pub struct EngineConfig {
     pub hands_over: bool,
 }
 
-/// KV cache that a request reserves at admission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reservation {
-    /// Blocks for the tokens that are computed, and further blocks as the sequence grows.
-    #[default]
-    Grow,
-    /// Blocks for the whole prompt, and further blocks as the sequence grows.
-    Prompt,
-    /// Blocks for prompt and output, as if the output length were known.
-    Oracle,
-    /// Blocks for the prompt and the client's bound on output tokens.
-    Bound,
-    /// Blocks for the prompt, and for the output length rounded up to a power of two.
-    Pow2,
-    /// Blocks for the longest sequence that the engine serves.
-    Max,
-}
-
 /// Data-parallel ranks of a replica that are engines, each with a queue, limits and a cache of its own. They share
 /// experts and step together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,28 +81,6 @@ pub struct RankSettings {
     pub count: u64,
     /// Rule by which a request gets its rank.
     pub balance: Balance,
-}
-
-/// Rule by which a request gets its data-parallel rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Balance {
-    /// The rank with the smallest 4 × waiting + running requests, by counts that are up to 100 ms old: vLLM's internal
-    /// load balancing.
-    Score,
-    /// The ranks in turn: SGLang's `round_robin`.
-    RoundRobin,
-}
-
-/// Kind of prefix cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PrefixCaching {
-    /// No prefix cache.
-    #[default]
-    Unknown,
-    /// Full blocks are found by their content.
-    Blocks,
-    /// Tokens are found in a radix tree.
-    Tree,
 }
 
 /// Handling of a preempted request's KV cache.

@@ -5,16 +5,9 @@
 //! are computed first, each whole. Source: the scheduler of LightLLM's `router/req_queue` ("future memory"), with the
 //! client's bound as the predicted output length. Knows nothing about time.
 
-use super::{Policy, Profile};
 use crate::arrival::SequenceId;
-use crate::scheduler::config::Reservation;
 use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
-
-/// Defaults of LightLLM: whole prompts, KV cache in blocks of one token.
-pub(super) fn profile() -> Profile {
-    Profile { only_block_size: Some(1), ..Profile::whole(Policy::LightLlm, Reservation::Prompt) }
-}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

@@ -6,25 +6,8 @@
 //! `tools/server/server.cpp` (b6000 and later). With a unified cache one slot may use the whole context: set
 //! `max_model_len` to the context. Knows nothing about time.
 
-use super::{Policy, Profile};
-use crate::scheduler::config::Reservation;
 use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
-use crate::spec::KvLayout;
-
-/// Defaults of llama.cpp: four slots, each with an equal part of the cache that is reserved at admission, and steps of
-/// 2048 tokens.
-pub(super) fn profile() -> Profile {
-    Profile {
-        block_size: 1,
-        max_num_batched_tokens: Some(2048),
-        max_num_seqs: Some(4),
-        reservation: Reservation::Max,
-        shares_cache_by_slots: true,
-        layouts: &[KvLayout::Contiguous],
-        ..Profile::chunked(Policy::LlamaCpp)
-    }
-}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

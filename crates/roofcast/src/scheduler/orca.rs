@@ -4,20 +4,8 @@
 //! Knows: memory is reserved when a request is admitted ([`Reservation`](crate::scheduler::config::Reservation)), in
 //! one piece if the cache is contiguous, so that no request is ever preempted. Knows nothing about time.
 
-use super::{Policy, Profile};
-use crate::scheduler::config::Reservation;
 use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
-use crate::spec::KvLayout;
-
-/// Defaults of Orca: whole prompts, memory reserved at admission.
-pub(super) fn profile() -> Profile {
-    Profile {
-        reserves: true,
-        layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Contiguous],
-        ..Profile::whole(Policy::Orca, Reservation::Max)
-    }
-}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

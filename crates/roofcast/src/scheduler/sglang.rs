@@ -1,7 +1,7 @@
 //! SGLang's scheduler: prompts before decodes, in chunks; admission by an estimate of the tokens that running requests
 //! will still add; a radix tree of prefixes; retraction when the KV pool is full; the normal and the overlap loop.
 //!
-//! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, which [`crate::conformance`]
+//! Knows: the decisions of SGLang 0.5.23's `Scheduler` for one pool of full attention, which `conformance`
 //! tests step by step against recorded decisions, and the differences of older versions ([`Rules`]). One iteration is
 //! [`Scheduler::schedule`] and, for the batch whose results have arrived, [`Scheduler::process`]: in the normal loop
 //! for the batch just decided, in the overlap loop for the previous one. One counter tracks all decoding rows, so that
@@ -28,8 +28,6 @@ pub(crate) use memory::Usage;
 pub use request::NewRequest;
 pub use tree::host::{Moves, Submission};
 
-use super::{Policy, Profile};
-use crate::scheduler::config::{Balance, PrefixCaching};
 use crate::slab::Slab;
 use crate::spec::SchedulePolicy;
 use crate::workload::request::Run;
@@ -40,19 +38,6 @@ use request::{RequestPhase, RequestState};
 use rows::{Left, Running};
 use std::collections::VecDeque;
 use tree::ROOT;
-
-/// Defaults of SGLang: pages of one token, a radix tree, one token budget that data-parallel ranks divide. The policy
-/// in this profile is a placeholder, because [`crate::engine::sglang`] drives this scheduler.
-pub(super) fn profile() -> Profile {
-    Profile {
-        block_size: 1,
-        prefixes: PrefixCaching::Tree,
-        bounds_sequences: false,
-        divides_budget: true,
-        balance: Some(Balance::RoundRobin),
-        ..Profile::chunked(Policy::TokenBudget)
-    }
-}
 
 /// Index of a request in order of arrival; indices of forgotten requests are reused.
 pub(crate) type RequestId = usize;

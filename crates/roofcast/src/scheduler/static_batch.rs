@@ -4,20 +4,8 @@
 //! Knows: no request joins a running batch; a request that ends early keeps its row and its KV cache until the last
 //! request ends. Knows nothing about time.
 
-use super::{Policy, Profile};
-use crate::scheduler::config::Reservation;
 use crate::scheduler::state::decodes::Decodes;
 use crate::scheduler::state::{PrefillChunk, State};
-use crate::spec::KvLayout;
-
-/// Defaults of static batching: whole prompts, memory reserved at admission.
-pub(super) fn profile() -> Profile {
-    Profile {
-        reserves: true,
-        layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Contiguous],
-        ..Profile::whole(Policy::Static, Reservation::Max)
-    }
-}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

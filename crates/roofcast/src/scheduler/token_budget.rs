@@ -8,66 +8,8 @@
 //! small budgets (512), and Sarathi allocates all blocks of a prompt at admission, like the vLLM v0 on which it was
 //! built.
 
-use super::{Policy, Profile};
-use crate::scheduler::config::{Balance, PrefixCaching, Reservation};
 use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
-use crate::spec::KvLayout;
-
-const LAYOUTS: &[KvLayout] = &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Vattention];
-/// The version from which vLLM schedules a step while the previous one runs (AsyncScheduler).
-pub(crate) const ASYNC_SINCE: &str = "0.14.0";
-
-/// Defaults of vLLM v1: a null block, a prefix cache of blocks, and blocks outside sliding windows freed.
-pub(super) fn vllm() -> Profile {
-    Profile {
-        prefixes: PrefixCaching::Blocks,
-        null_blocks: 1,
-        frees_windows: true,
-        decides_ahead: true,
-        balance: Some(Balance::Score),
-        layouts: LAYOUTS,
-        ..Profile::chunked(Policy::TokenBudget)
-    }
-}
-
-/// Defaults of Sarathi: 512 tokens per step, all blocks of a prompt allocated at admission, vLLM v0's watermark.
-pub(super) fn sarathi() -> Profile {
-    Profile {
-        max_num_batched_tokens: Some(512),
-        watermark: 0.01,
-        reservation: Reservation::Prompt,
-        layouts: LAYOUTS,
-        ..Profile::chunked(Policy::TokenBudget)
-    }
-}
-
-/// Defaults of SplitFuse: 512 tokens per step.
-pub(super) fn splitfuse() -> Profile {
-    Profile {
-        max_num_batched_tokens: Some(512),
-        scheduler_reserve_full_isl: false,
-        layouts: LAYOUTS,
-        ..Profile::chunked(Policy::TokenBudget)
-    }
-}
-
-/// Defaults of TensorRT-LLM's `GUARANTEED_NO_EVICT`: blocks for prompt and output are reserved, so that no request is
-/// evicted.
-pub(super) fn guaranteed_no_evict() -> Profile {
-    Profile { reservation: Reservation::Bound, scheduler_reserve_full_isl: true, ..max_utilization() }
-}
-
-/// Defaults of TensorRT-LLM's `MAX_UTILIZATION`: the request admitted last is paused when blocks run out.
-pub(super) fn max_utilization() -> Profile {
-    Profile {
-        block_size: 32,
-        max_num_batched_tokens: Some(8192),
-        enable_chunked_prefill: false,
-        scheduler_reserve_full_isl: false,
-        ..Profile::chunked(Policy::TokenBudget)
-    }
-}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 #[inline(always)]

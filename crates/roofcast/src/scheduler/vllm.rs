@@ -1,7 +1,7 @@
 //! vLLM v1's scheduler: a token budget per step, chunked prefill, prefix cache, preemption by recomputation.
 //!
 //! Knows: the decisions of vLLM's `Scheduler` and `AsyncScheduler`, by version (0.32, 0.33), which
-//! [`crate::conformance`] tests step by step against recorded traces, with sliding windows, adapters, drafts and
+//! `conformance` tests step by step against recorded traces, with sliding windows, adapters, drafts and
 //! prefill intervals. Knows nothing about time: the driver prices the steps.
 
 mod adapters;

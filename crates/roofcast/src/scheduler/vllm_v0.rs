@@ -4,21 +4,8 @@
 //! run out, the request admitted last is preempted, by recomputation or by swapping; swapped requests return before new
 //! ones are admitted. Knows nothing about time.
 
-use super::{Policy, Profile};
-use crate::scheduler::config::Reservation;
 use crate::scheduler::state::State;
 use crate::scheduler::state::decodes::Decodes;
-use crate::spec::KvLayout;
-
-/// Defaults of vLLM v0: whole prompts, a watermark of 1 %, and swapping on request.
-pub(super) fn profile() -> Profile {
-    Profile {
-        block_size: 16,
-        watermark: 0.01,
-        layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Vattention],
-        ..Profile::whole(Policy::VllmV0, Reservation::Prompt)
-    }
-}
 
 /// Decides the next step; see [`super::Policy::schedule`].
 pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {

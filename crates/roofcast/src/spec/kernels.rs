@@ -1,8 +1,8 @@
 //! Values of `[engine]` keys that choose kernels: the attention backend, the KV layout, and the server in front of the
 //! engine.
 //!
-//! Knows: the names of these values. Knows nothing about their cost ([`crate::coefficients`]) or their memory
-//! ([`crate::memory`]).
+//! Knows: the names of these values. Knows nothing about their cost (`coefficients`) or their memory
+//! (`memory`).
 
 use serde::{Deserialize, Serialize};
 

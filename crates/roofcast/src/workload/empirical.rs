@@ -8,7 +8,7 @@
 use super::random::{Stream, normal_cdf};
 use super::trace::{Trace, TraceFormat};
 use crate::error::{Error, Result};
-use crate::preset::{MOST_TOKENS, PROBABILITIES, PresetStatistics, Quantiles};
+use crate::preset::{MOST_TOKENS, PROBABILITIES, PresetStatistics, Quantiles, mean, over_lines};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -116,8 +116,7 @@ impl Observed {
     pub(super) fn mean(&self, side: LengthSide) -> f64 {
         match self {
             Observed::Pairs(pairs) => pairs.iter().map(|p| of(*p, side)).sum::<f64>() / pairs.len() as f64,
-            // A linear part from a to b has the mean (a + b)/2.
-            Observed::Summary(s) => over_lines(s.quantiles(side), |a, b| (a + b) / 2.0),
+            Observed::Summary(s) => mean(quantiles(s, side)),
         }
     }
 
@@ -127,7 +126,7 @@ impl Observed {
                 pairs.iter().map(|p| of(*p, side) * of(*p, side)).sum::<f64>() / pairs.len() as f64
             }
             // A linear part from a to b has the mean square (a² + ab + b²)/3.
-            Observed::Summary(s) => over_lines(s.quantiles(side), |a, b| (a * a + a * b + b * b) / 3.0),
+            Observed::Summary(s) => over_lines(quantiles(s, side), |a, b| (a * a + a * b + b * b) / 3.0),
         };
         (square / (self.mean(side) * self.mean(side)) - 1.0).max(0.0)
     }
@@ -136,7 +135,7 @@ impl Observed {
     pub(super) fn draw(&self, side: LengthSide, stream: &mut Stream) -> u32 {
         match self {
             Observed::Pairs(pairs) => of(pairs[stream.below(pairs.len() as u64) as usize], side) as u32,
-            Observed::Summary(summary) => quantile(summary.quantiles(side), stream.unit()),
+            Observed::Summary(summary) => quantile(quantiles(summary, side), stream.unit()),
         }
     }
 
@@ -148,40 +147,23 @@ impl Observed {
                 let r = 2.0 * libm::sin(std::f64::consts::PI * summary.rank_correlation / 6.0);
                 let input = stream.normal();
                 let output = r * input + (1.0 - r * r).sqrt() * stream.normal();
-                let look_up = |side, z| quantile(summary.quantiles(side), normal_cdf(z));
+                let look_up = |side, z| quantile(quantiles(summary, side), normal_cdf(z));
                 (look_up(LengthSide::Input, input), look_up(LengthSide::Output, output))
             }
         }
     }
 }
 
-impl PresetStatistics {
-    fn quantiles(&self, side: LengthSide) -> &Quantiles {
-        match side {
-            LengthSide::Input => &self.input,
-            LengthSide::Output => self.output.as_ref().unwrap_or(&self.input),
-        }
-    }
-
-    /// Mean number of prompt tokens of draws from the quantiles.
-    pub fn input_mean(self: &Arc<PresetStatistics>) -> f64 {
-        Observed::Summary(Arc::clone(self)).mean(LengthSide::Input)
-    }
-
-    /// Mean number of output tokens of draws from the quantiles.
-    pub fn output_mean(self: &Arc<PresetStatistics>) -> Option<f64> {
-        self.output.map(|_| Observed::Summary(Arc::clone(self)).mean(LengthSide::Output))
+/// Quantiles of the lengths of one side; of the prompts if only prompts were recorded.
+fn quantiles(summary: &PresetStatistics, side: LengthSide) -> &Quantiles {
+    match side {
+        LengthSide::Input => &summary.input,
+        LengthSide::Output => summary.output.as_ref().unwrap_or(&summary.input),
     }
 }
 
 fn of(pair: (u32, u32), side: LengthSide) -> f64 {
     f64::from(if side == LengthSide::Input { pair.0 } else { pair.1 })
-}
-
-/// Mean of `each` over the linear parts between quantiles, weighted by probability.
-fn over_lines(quantiles: &Quantiles, each: impl Fn(f64, f64) -> f64) -> f64 {
-    let weights = PROBABILITIES.windows(2).map(|p| p[1] - p[0]);
-    quantiles.windows(2).zip(weights).map(|(q, weight)| weight * each(q[0], q[1])).sum()
 }
 
 /// The length at cumulative probability `p`, in whole tokens.
