@@ -5,7 +5,7 @@ usage: accuracy.py DATA [ROOFCAST]
 
 DATA has validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast]. The five numbers
 use the rows that no fit may see, the long table all rows that judge, of which half also teach a fit; the picture uses the rows that may be
-read one by one. The fit starts from the program's own calibration and is not embedded: `roofcast calibrate --teaching … --output crates/roofcast/catalog/calibration/engines.toml` does that.
+read one by one. The fit starts from the program's own calibration and is not embedded: `roofcast calibrate --teaching … --output crates/roofcast-cost/catalog/calibration/engines.toml` does that.
 """
 import csv
 import json

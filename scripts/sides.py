@@ -1,4 +1,4 @@
-"""The side of a measured row, as in crates/roofcast/src/validate/split.rs: rows that may be read one by one, that judge, or that teach a fit."""
+"""The side of a measured row, as in crates/roofcast-plan/src/validate/split.rs: rows that may be read one by one, that judge, or that teach a fit."""
 
 GROUP = ("model", "hardware", "engine", "weights")
 LOOK, TEACHES, PLACES = 250, 625, 1000

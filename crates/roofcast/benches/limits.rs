@@ -58,7 +58,9 @@ fn plan_70b(bencher: Bencher) {
 /// Parsing two of its files whole, as a user's own are.
 #[divan::bench]
 fn parse_catalog() -> usize {
-    let texts =
-        [include_str!("../catalog/models/llama.toml"), include_str!("../catalog/accelerators/nvidia.toml")];
+    let texts = [
+        include_str!("../../roofcast-facts/catalog/models/llama.toml"),
+        include_str!("../../roofcast-facts/catalog/accelerators/nvidia.toml"),
+    ];
     texts.iter().map(|t| Catalog::parse("bench", t).unwrap().model_names().count()).sum()
 }

@@ -1,70 +1,26 @@
 #![doc = include_str!("../README.md")]
 
-pub mod accelerator;
-pub mod arrival;
-pub mod bands;
-pub mod batch;
-
-pub mod calibrate;
-pub mod calibration;
-pub mod capacity;
-pub mod carbon;
-pub mod catalog;
-pub mod checkpoint;
-pub mod clock;
-pub mod coefficients;
-pub mod command;
-pub mod conformance;
-pub mod cost;
-pub mod deployment;
-pub mod encoder;
-pub mod engine;
-pub mod engine_settings;
-pub(crate) mod error;
-pub mod explain;
-pub mod fleet;
-pub(crate) mod forecaster;
-pub mod kernel_time;
-pub mod kv_cache;
-pub mod limits;
-pub mod measurement;
-pub mod memory;
-pub mod model;
-pub(crate) mod operator;
-pub mod parallelism;
-pub mod plan;
-pub mod precision;
-pub mod preset;
-pub mod profile;
-pub(crate) mod quantized_kernel;
-pub mod record;
 pub mod report;
-pub mod resolved;
-pub mod router;
-pub mod scheduler;
-#[cfg(feature = "schema")]
-pub mod schema;
-pub mod seeds;
-pub(crate) mod shares;
-pub mod simulate;
-pub(crate) mod slab;
-pub(crate) mod slo;
-pub mod spec;
-pub(crate) mod step;
-pub mod summary;
-pub(crate) mod table;
-pub(crate) mod tally;
-pub mod testing;
-pub mod timeline;
-pub(crate) mod timing;
-pub mod units;
-pub mod validate;
-pub mod version;
-pub mod workload;
 
-pub use catalog::Catalog;
-pub use deployment::Deployment;
-pub use error::{Error, Result};
-pub use forecaster::Forecaster;
-pub use model::Model;
-pub use spec::Spec;
+/// Measured kernel times, and how their files are built.
+pub mod profile {
+    pub use roofcast_cost::profile::*;
+    pub use roofcast_dev::profile::build;
+}
+
+pub use roofcast_ask::{
+    Deployment, Spec, arrival, carbon, command, deployment, engine_settings, explain, parallelism, resolved,
+    spec, summary, workload,
+};
+pub use roofcast_cost::{
+    Forecaster, bands, calibration, capacity, coefficients, cost, kernel_time, limits, memory,
+};
+pub use roofcast_dev::{calibrate, conformance, seeds, testing};
+#[cfg(feature = "schema")]
+pub use roofcast_facts::schema;
+pub use roofcast_facts::{
+    Catalog, Error, Model, Result, accelerator, batch, catalog, checkpoint, clock, encoder, model, precision,
+    preset, record, units, version,
+};
+pub use roofcast_plan::{measurement, plan, validate};
+pub use roofcast_sim::{engine, fleet, kv_cache, router, scheduler, simulate, timeline};

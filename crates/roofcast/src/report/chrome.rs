@@ -5,9 +5,9 @@
 //! `traceEvents`; phases X (complete), b and e (nestable asynchronous), C (counter), M (metadata). Times are
 //! microseconds of virtual time, exact to the picosecond.
 
-use crate::clock::Ticks;
-use crate::timeline::Segment;
-use crate::timeline::trace::{EventTrace, TraceEvent};
+use roofcast_facts::clock::Ticks;
+use roofcast_sim::timeline::Segment;
+use roofcast_sim::timeline::trace::{EventTrace, TraceEvent};
 use serde_json::{Value, json};
 
 /// The lines of the file; `blocks` is the number of KV blocks of each replica.
@@ -97,7 +97,7 @@ fn slice(replica: usize, s: &Segment) -> String {
     });
     // Compute the length from rounded picoseconds, so that neighbouring slices touch and do not overlap.
     let span = s.end.picoseconds().0 - s.start.picoseconds().0;
-    let dur = us(Ticks::from(crate::units::Picoseconds(span)));
+    let dur = us(Ticks::from(roofcast_facts::units::Picoseconds(span)));
     let rest = json!({ "ph": "X", "name": name, "cat": "step", "pid": replica, "tid": STEPS, "args": args });
     object(s.start, &rest).replacen('{', &format!("{{\"dur\":{dur},"), 1)
 }

@@ -4,7 +4,7 @@
 //! found.
 
 use super::chart::{self, Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, colour, page};
-use crate::plan::{Curve, CurvePoint, Curves};
+use roofcast_plan::plan::{Curve, CurvePoint, Curves};
 
 /// The axes of a chart, and the position of a point on them.
 struct Axes {

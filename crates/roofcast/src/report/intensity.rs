@@ -1,8 +1,8 @@
 //! The picture of a layer's arithmetic intensity against batch, with the ridge point of its machine.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page};
-use crate::deployment::Deployment;
-use crate::limits::IntensityPoint;
+use roofcast_ask::deployment::Deployment;
+use roofcast_cost::limits::IntensityPoint;
 
 /// FLOPs per byte of one `rows × columns` layer over batch; above the ridge point the layer is compute-bound.
 pub fn svg(deployment: &Deployment, rows: u64, columns: u64, points: &[IntensityPoint]) -> String {

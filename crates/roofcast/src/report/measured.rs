@@ -4,8 +4,8 @@
 //! how points were forecast.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page};
-use crate::measurement::{Lengths, Measurement, Metrics};
-use crate::validate::RowForecast;
+use roofcast_plan::measurement::{Lengths, Measurement, Metrics};
+use roofcast_plan::validate::RowForecast;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most curves in a chart; if there are more, an evenly spread selection is shown.
@@ -196,8 +196,8 @@ impl Varied {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coefficients::Evidence;
-    use crate::measurement::read;
+    use roofcast_cost::coefficients::Evidence;
+    use roofcast_plan::measurement::read;
 
     fn point(row: &Measurement, forecast: Result<f64, String>) -> RowForecast<'_> {
         let times = |ms: f64| Metrics { tpot_ms: Some(ms), ..Metrics::default() };

@@ -3,10 +3,10 @@
 //! Knows: the rate of each operator at its limit and in the forecast. Knows nothing about links and the host.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page, prefixed};
-use crate::cost::{Cost, OperatorCost};
-use crate::deployment::Deployment;
-use crate::limits::{Limits, LimitsQuestion};
-use crate::units::Picoseconds;
+use roofcast_ask::deployment::Deployment;
+use roofcast_cost::cost::{Cost, OperatorCost};
+use roofcast_cost::limits::{Limits, LimitsQuestion};
+use roofcast_facts::units::Picoseconds;
 
 const DECODE: usize = 0;
 const PREFILL: usize = 1;

@@ -2,12 +2,12 @@
 //! time.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page, shown};
-use crate::record::{Outcome, Record};
-use crate::simulate::Simulation;
-use crate::spec::{Metric, Slo, SloBound};
-use crate::summary::Statistics;
-use crate::timeline::series::SeriesPoint;
-use crate::units::Picoseconds;
+use roofcast_ask::spec::{Metric, Slo, SloBound};
+use roofcast_ask::summary::Statistics;
+use roofcast_facts::record::{Outcome, Record};
+use roofcast_facts::units::Picoseconds;
+use roofcast_sim::simulate::Simulation;
+use roofcast_sim::timeline::series::SeriesPoint;
 
 /// Number of points of a cumulative curve.
 const SHARES: usize = 400;
@@ -21,7 +21,7 @@ pub fn svg(title: &str, question: &str, simulation: &Simulation, slo: &Slo) -> S
     let bounds = Metric::ALL.map(|metric| slo.of(metric).next());
     let statistics = [&s.ttft, &s.tpot, &s.e2el];
     let curve = |(((name, sample), statistics), slo): (((&str, _), _), _)| {
-        let sample: &crate::fleet::results::Sample = sample;
+        let sample: &roofcast_sim::fleet::results::Sample = sample;
         Latency { name: name.to_uppercase(), shares: sample.shares(SHARES), statistics, slo }
     };
     let all = simulation.latencies.iter().map(|(name, sample)| (*name, sample));

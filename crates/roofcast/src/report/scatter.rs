@@ -3,8 +3,8 @@
 //! Knows: the diagonal on which measurement equals forecast. Knows nothing about how points were forecast.
 
 use super::chart::{Axis, Chart, INK, LegendSample, MUTED, Marker, SERIES, Stroke, Unit, page};
-use crate::measurement::Metrics;
-use crate::validate::RowForecast;
+use roofcast_plan::measurement::Metrics;
+use roofcast_plan::validate::RowForecast;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! Knows: how curves of limits, forecasts and measurements differ in style. Knows nothing about which key was swept.
 
 use super::chart::{self, Axis, Chart, LegendSample, Marker, SERIES, Stroke, Unit, colour, page};
-use crate::spec::SloBound;
+use roofcast_ask::spec::SloBound;
 
 /// Values of the swept key.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,8 @@
 //! The picture of a plan's trade-off: dollars against time per output token.
 
 use super::chart::{Axis, Chart, INK, LegendSample, MUTED, Marker, Stroke, Unit, colour, page};
-use crate::plan::{Choice, Near, Plan, front};
-use crate::spec::{Metric, Slo};
+use roofcast_ask::spec::{Metric, Slo};
+use roofcast_plan::plan::{Choice, Near, Plan, front};
 use std::collections::BTreeSet;
 
 /// TPOT over dollars per hour (over accelerators if prices are missing), one colour per accelerator: the Pareto front

@@ -1,0 +1,192 @@
+//! The flags of an engine's parser, and the flags in a command.
+//!
+//! Knows: names from `catalog/engines`, forms that argparse accepts (`--flag value`, `--flag=value`, negated switches,
+//! unique prefixes of names) and vLLM's notation of large numbers. Knows nothing about the meaning of flags.
+
+use super::{PLACE, ServeCommand};
+use crate::spec::keys::{self, ValueType};
+use crate::spec::number;
+use roofcast_facts::error::{Error, Result};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use toml::Value;
+
+const VLLM: &str = include_str!("../../catalog/engines/vllm.toml");
+const SGLANG: &str = include_str!("../../catalog/engines/sglang.toml");
+const TENSORRT_LLM: &str = include_str!("../../catalog/engines/trtllm-serve.toml");
+const LLAMA_CPP: &str = include_str!("../../catalog/engines/llama-server.toml");
+
+/// Most names that an error suggests.
+const SUGGESTIONS: usize = 3;
+
+/// The flags that an engine's parser accepts.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Flags {
+    #[serde(rename = "source")]
+    _source: String,
+    switches: Vec<String>,
+    values: Vec<String>,
+    unmodelled: Vec<String>,
+    #[serde(default)]
+    refused: Vec<String>,
+    #[serde(default)]
+    gone: Vec<String>,
+    keys: BTreeMap<String, String>,
+}
+
+/// A flag of a command, by its full name, with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Given {
+    pub(super) flag: String,
+    /// Name after the point of the flag, as `method` in `--speculative-config.method`.
+    pub(super) field: Option<String>,
+    pub(super) value: String,
+}
+
+impl Flags {
+    pub(super) fn of(engine: ServeCommand) -> Result<Flags> {
+        let (place, text) = match engine {
+            ServeCommand::Vllm => ("catalog/engines/vllm.toml", VLLM),
+            ServeCommand::Sglang => ("catalog/engines/sglang.toml", SGLANG),
+            ServeCommand::TensorrtLlm => ("catalog/engines/trtllm-serve.toml", TENSORRT_LLM),
+            ServeCommand::LlamaCpp => ("catalog/engines/llama-server.toml", LLAMA_CPP),
+        };
+        toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))
+    }
+
+    /// The spec key of a flag, or the name under which the flag is handled separately.
+    pub(super) fn key(&self, flag: &str) -> Option<&str> {
+        self.keys.get(flag).map(String::as_str)
+    }
+
+    /// Flags that have a spec key, each with that key.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.keys.iter().map(|(flag, key)| (flag.as_str(), key.as_str()))
+    }
+
+    /// True if the engine's parser accepts the flag.
+    #[cfg(test)]
+    pub(super) fn parses(&self, flag: &str) -> bool {
+        self.switches.iter().chain(&self.values).any(|own| own == flag)
+    }
+
+    /// True if a flag changes the server's behaviour but no forecast models it.
+    pub(super) fn is_unmodelled(&self, flag: &str) -> bool {
+        self.unmodelled.iter().any(|f| f == flag)
+    }
+
+    /// True if only older versions of the engine accept the flag.
+    pub(super) fn is_gone(&self, flag: &str) -> bool {
+        self.gone.iter().any(|f| f == flag)
+    }
+
+    /// Returns an error for a flag that moves weights or KV cache to a place that no forecast models, unless its value
+    /// changes nothing.
+    pub(super) fn refuse(&self, given: &Given) -> Result<()> {
+        let idle = ["0", "0.0", "1", "false"].contains(&given.value.as_str());
+        if idle && !given.flag.contains("moe") || !self.refused.contains(&given.flag) {
+            return Ok(());
+        }
+        Err(wrong(given, "omitted: no forecast counts what it moves"))
+    }
+
+    /// The flags of a command with full names and values. A first word without dashes is the model for vLLM.
+    pub(super) fn given(&self, engine: ServeCommand, arguments: &[String]) -> Result<Vec<Given>> {
+        let mut all: Vec<Given> = Vec::new();
+        let mut words = arguments.iter().peekable();
+        while let Some(word) = words.next() {
+            if !is_flag(word) {
+                let named = all.iter().any(|g| g.flag == "--model");
+                if matches!(engine, ServeCommand::Sglang | ServeCommand::LlamaCpp) || named {
+                    let accepted = "flags with their values, and for vllm serve one model";
+                    return Err(Error::field(PLACE, "a word", format!("{word:?}"), accepted));
+                }
+                all.push(Given { flag: "--model".to_owned(), field: None, value: word.clone() });
+                continue;
+            }
+            let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(n, v)| (n, Some(v)));
+            let (name, field) = name.split_once('.').map_or((name, None), |(n, f)| (n, Some(f.to_owned())));
+            let (flag, switch) = self.find(&name.replace('_', "-"))?;
+            let value = match (switch, value) {
+                (Some(on), None) => on.to_string(),
+                (_, Some(value)) => value.to_owned(),
+                (None, None) => {
+                    let mut values = Vec::new();
+                    while let Some(next) = words.next_if(|word| !is_flag(word)) {
+                        values.push(next.as_str());
+                    }
+                    values.join(" ")
+                }
+            };
+            all.push(Given { flag, field, value });
+        }
+        Ok(all)
+    }
+
+    /// The full name of a flag, and the value of a switch.
+    fn find(&self, name: &str) -> Result<(String, Option<bool>)> {
+        let is = |list: &[String], name: &str| list.iter().any(|flag| flag == name);
+        let positive = name.strip_prefix("--no-").map(|rest| format!("--{rest}"));
+        if is(&self.switches, name) {
+            return Ok((name.to_owned(), Some(true)));
+        }
+        if is(&self.values, name) {
+            return Ok((name.to_owned(), None));
+        }
+        if is(&self.gone, name) {
+            return Ok((name.to_owned(), None));
+        }
+        if let Some(positive) = positive.filter(|positive| is(&self.switches, positive)) {
+            return Ok((positive, Some(false)));
+        }
+        let all = || self.switches.iter().chain(&self.values);
+        let beginning: Vec<&String> = all().filter(|flag| flag.starts_with(name) && name.len() > 2).collect();
+        if let [only] = beginning.as_slice() {
+            return Ok(((*only).clone(), is(&self.switches, only).then_some(true)));
+        }
+        let mut near: Vec<(f64, &String)> =
+            all().map(|flag| (strsim::normalized_damerau_levenshtein(name, flag), flag)).collect();
+        near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+        let near: Vec<&str> = near.iter().take(SUGGESTIONS).map(|(_, flag)| flag.as_str()).collect();
+        let clipped: String = name.chars().take(100).collect();
+        let accepted = format!("a flag of the engine's; did you mean {}?", near.join(", "));
+        Err(Error::field(PLACE, clipped, "no flag of this engine", accepted))
+    }
+}
+
+/// True if a word is a flag rather than a negative number.
+fn is_flag(word: &str) -> bool {
+    word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c == '-' || c.is_ascii_alphabetic()))
+}
+
+/// The flag's value in the type of the spec key at `path`.
+pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
+    let kind = keys::at(path).map_or(ValueType::Word, |key| key.kind);
+    match kind {
+        ValueType::Whole => whole(given, i64::MIN).map(Value::from),
+        ValueType::Real => match given.value.parse::<f64>() {
+            Ok(v) if v.is_finite() => Ok(v.into()),
+            _ => Err(wrong(given, "a number")),
+        },
+        ValueType::Switch => {
+            given.value.parse::<bool>().map(Value::from).map_err(|_| wrong(given, "no value"))
+        }
+        _ if given.value.is_empty() => Err(wrong(given, "a value")),
+        _ => Ok(given.value.as_str().into()),
+    }
+}
+
+/// A whole number of at least `least`; vLLM's `32k` (32 × 1000) and `32K` (32 × 1024) are accepted.
+pub(super) fn whole(given: &Given, least: i64) -> Result<i64> {
+    let found = number::whole(&given.value).filter(|n| *n >= least);
+    found.ok_or_else(|| wrong(given, "a whole number, as 4096 or 32k"))
+}
+
+/// The error for a value that is not accepted.
+pub(super) fn wrong(given: &Given, accepted: &str) -> Error {
+    let clipped: String = given.value.chars().take(200).collect();
+    let found = if clipped.is_empty() { "without a value".to_owned() } else { format!("{clipped:?}") };
+    Error::field(PLACE, &given.flag, found, accepted)
+}

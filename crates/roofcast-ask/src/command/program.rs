@@ -1,0 +1,145 @@
+//! The program that a command starts: an engine's server, started directly, by Python, by a shell or in a container.
+//!
+//! Knows: how shells, `docker run` and images of engines wrap a server's arguments. Knows nothing about the meaning of
+//! flags.
+//!
+//! Sources: `docker run --help` of Docker 28; the `ENTRYPOINT` of the images `vllm/vllm-openai`, `rocm/vllm`,
+//! `ghcr.io/ggml-org/llama.cpp` and `nvcr.io/nvidia/tensorrt-llm/release`. SGLang's image has no entry point.
+
+use super::{PLACE, ServeCommand, is_variable, words};
+use roofcast_facts::error::{Error, Result};
+
+/// The server that a command starts.
+pub(super) struct Program {
+    pub(super) engine: ServeCommand,
+    /// Arguments of the server's command line.
+    pub(super) arguments: Vec<String>,
+    /// Environment variables of the server, each as `NAME=value`.
+    pub(super) variables: Vec<String>,
+}
+
+/// Options of `docker run` without a value. Short ones are also combined, as in `-itd`.
+const SWITCHES: [&str; 12] = [
+    "--detach",
+    "--init",
+    "--interactive",
+    "--no-healthcheck",
+    "--oom-kill-disable",
+    "--privileged",
+    "--publish-all",
+    "--quiet",
+    "--read-only",
+    "--rm",
+    "--sig-proxy",
+    "--tty",
+];
+/// Letters of the short options without a value.
+const LETTERS: &str = "ditPq";
+/// Shells that run a command after `-c`.
+const SHELLS: [&str; 3] = ["bash", "sh", "zsh"];
+/// Most levels of shells and containers within each other that are read.
+const MOST_DEEP: usize = 4;
+
+/// The program that `words` start.
+pub(super) fn program(words: &[String]) -> Result<Program> {
+    inside(words, MOST_DEEP)
+}
+
+fn inside(all: &[String], deep: usize) -> Result<Program> {
+    let count = all.iter().take_while(|word| is_variable(word)).count();
+    let (own, rest) = all.split_at(count);
+    let name = rest.first().map_or("", |word| word.rsplit('/').next().unwrap_or(word));
+    if deep == 0 {
+        return Err(unknown(rest));
+    }
+    let mut found = match name {
+        "sudo" | "exec" | "env" | "nohup" => inside(&rest[1..], deep - 1)?,
+        "docker" | "podman" | "nerdctl" => container(rest, deep)?,
+        shell if SHELLS.contains(&shell) => {
+            match rest.iter().position(|word| word.ends_with('c') && word.starts_with('-')) {
+                Some(at) if rest.len() > at + 1 => inside(&words::split(&rest[at + 1])?, deep - 1)?,
+                _ => return Err(unknown(rest)),
+            }
+        }
+        _ => server(rest)?,
+    };
+    found.variables.splice(0..0, own.iter().cloned());
+    Ok(found)
+}
+
+/// Reads the command of a server without a shell or container around it.
+fn server(words: &[String]) -> Result<Program> {
+    let word = |at: usize| words.get(at).map_or("", String::as_str);
+    let program = word(0).rsplit('/').next().unwrap_or_default();
+    let python = program.starts_with("python") && word(1) == "-m";
+    let (engine, skipped) = match (program, word(1), word(2)) {
+        ("vllm", "serve", _) => (ServeCommand::Vllm, 2),
+        ("sglang", "serve", _) => (ServeCommand::Sglang, 2),
+        ("trtllm-serve", "serve", _) => (ServeCommand::TensorrtLlm, 2),
+        ("trtllm-serve", ..) => (ServeCommand::TensorrtLlm, 1),
+        ("llama-server" | "llama-server.exe", ..) => (ServeCommand::LlamaCpp, 1),
+        (_, _, "vllm.entrypoints.openai.api_server") if python => (ServeCommand::Vllm, 3),
+        (_, _, "sglang.launch_server") if python => (ServeCommand::Sglang, 3),
+        _ => return Err(unknown(words)),
+    };
+    Ok(Program { engine, arguments: words[skipped..].to_vec(), variables: Vec::new() })
+}
+
+/// Reads `docker run OPTIONS IMAGE COMMAND`. For an image with a server as entry point, the command may consist of
+/// arguments only.
+fn container(words: &[String], deep: usize) -> Result<Program> {
+    let started = ["run", "create"];
+    let mut rest = words.iter().skip_while(|word| !started.contains(&word.as_str())).skip(1).peekable();
+    let (mut variables, mut entry) = (Vec::new(), None);
+    while let Some(option) = rest.next_if(|word| word.starts_with('-')) {
+        let (name, value) =
+            option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v.to_owned())));
+        let letters = name.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        let switch = letters
+            .map_or(SWITCHES.contains(&name), |all| all.chars().all(|letter| LETTERS.contains(letter)));
+        if switch {
+            continue;
+        }
+        let value = value.or_else(|| rest.next().cloned()).unwrap_or_default();
+        match name {
+            "-e" | "--env" if is_variable(&value) => variables.push(value),
+            "--entrypoint" => entry = Some(value),
+            _ => {}
+        }
+    }
+    let Some(image) = rest.next() else { return Err(unknown(words)) };
+    let command: Vec<String> = entry.into_iter().chain(rest.cloned()).collect();
+    let flags_alone = command.first().is_none_or(|word| word.starts_with('-'));
+    let mut found = match of_image(image) {
+        Some(engine) if flags_alone => Program { engine, arguments: command, variables: Vec::new() },
+        Some(engine) => match inside(&command, deep - 1) {
+            // The first argument of vLLM's entry point, `vllm serve`, is the model.
+            Err(_) if engine == ServeCommand::Vllm => {
+                Program { engine, arguments: command, variables: Vec::new() }
+            }
+            other => other?,
+        },
+        None => inside(&command, deep - 1)?,
+    };
+    found.variables.splice(0..0, variables);
+    Ok(found)
+}
+
+/// The engine that the entry point of an image starts.
+fn of_image(image: &str) -> Option<ServeCommand> {
+    let name = image.to_lowercase();
+    if name.contains("llama.cpp") {
+        Some(ServeCommand::LlamaCpp)
+    } else if name.contains("vllm") {
+        Some(ServeCommand::Vllm)
+    } else {
+        None
+    }
+}
+
+fn unknown(words: &[String]) -> Error {
+    let found = words.iter().take(3).cloned().collect::<Vec<_>>().join(" ");
+    let accepted = "vllm serve …, python -m vllm.entrypoints.openai.api_server …, python -m sglang.launch_server …, sglang \
+                    serve …, trtllm-serve …, llama-server …, or docker run of an image with one of these";
+    Error::field(PLACE, "the command", format!("{found:?}"), accepted)
+}

@@ -1,0 +1,176 @@
+//! Flags of `vllm serve` that are read together, because several keys depend on each.
+
+use super::flags::{Given, whole, wrong};
+use super::{Command, count, formats, last, once, switched};
+use roofcast_facts::error::Result;
+use serde_json::Value;
+
+pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    formats(apart, command);
+    ranks(apart, command)?;
+    exchange(apart, command);
+    balancing(apart, command)?;
+    images(apart, command);
+    connector(apart, command)?;
+    drafts(apart, command)
+}
+
+/// Skips the vision encoder if `--limit-mm-per-prompt` allows 0 of each kind, like `--language-model-only`.
+fn images(apart: &[(String, Given)], command: &mut Command) {
+    let mut given = apart.iter().filter(|(name, _)| name == "limit_mm").map(|(_, given)| given).peekable();
+    let none = |given: &Given| match (&given.field, serde_json::from_str(&given.value)) {
+        (None, Ok(Value::Object(limits))) => limits.values().all(|limit| limit.as_u64() == Some(0)),
+        _ => given.value == "0",
+    };
+    if given.peek().is_some() && given.all(none) {
+        command.set("engine.language_model_only", true);
+    }
+}
+
+/// Reads `--kv-transfer-config`: the offloading connector sets keys; other connectors are not modelled.
+fn connector(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    for (_, given) in apart.iter().filter(|(name, _)| name == "kv_transfer") {
+        let config: Option<Value> = serde_json::from_str(&given.value).ok();
+        let config =
+            config.as_ref().and_then(Value::as_object).ok_or_else(|| wrong(given, "a JSON object"))?;
+        let none = serde_json::Map::new();
+        let extra = config.get("kv_connector_extra_config").and_then(Value::as_object).unwrap_or(&none);
+        let native = config.get("kv_connector").and_then(Value::as_str) == Some("OffloadingConnector");
+        let known =
+            ["spec_name", "cpu_bytes_to_use", "eviction_policy", "store_threshold", "offload_prompt_only"];
+        let own = extra.get("spec_name").is_none_or(|name| name == "CPUOffloadingSpec");
+        if !native || !own || extra.keys().any(|key| !known.contains(&key.as_str())) {
+            once(&mut command.unmodelled, given.flag.clone());
+            continue;
+        }
+        let bytes = extra.get("cpu_bytes_to_use").and_then(Value::as_f64);
+        let bytes =
+            bytes.ok_or_else(|| wrong(given, "kv_connector_extra_config.cpu_bytes_to_use in bytes"))?;
+        command.set("engine.kv_offloading_size", bytes / f64::from(1 << 30));
+        if let Some(policy) = extra.get("eviction_policy").and_then(Value::as_str) {
+            command.set("engine.kv_offloading_eviction_policy", policy);
+        }
+        if let Some(offers) = extra.get("store_threshold").and_then(Value::as_i64) {
+            command.set("engine.kv_offloading_store_threshold", offers);
+        }
+        if let Some(alone) = extra.get("offload_prompt_only").and_then(Value::as_bool) {
+            command.set("engine.kv_offloading_prompt_only", alone);
+        }
+    }
+    Ok(())
+}
+
+/// Reads data parallelism: with expert parallelism the ranks share the experts, without it each rank is a whole
+/// replica.
+fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    let ranks = count(apart, "data_parallel")?.unwrap_or(1);
+    let tp = command.settings.iter().rev().find(|s| s.path == "parallelism.tp");
+    let tp = tp.and_then(|s| s.value.as_integer()).unwrap_or(1);
+    if switched(apart, "expert_parallel") {
+        command.set("parallelism.ep", tp.saturating_mul(ranks));
+        if ranks > 1 {
+            command.set("parallelism.attention_dp", ranks);
+        }
+    } else if ranks > 1 {
+        command.set("parallelism.replicas", ranks);
+        command.notes.push(format!(
+            "--data-parallel-size without --enable-expert-parallel: each rank is taken as a whole copy, as of a dense \
+             model; vLLM divides experts among the ranks (parallelism.attention_dp = {ranks})"
+        ));
+    }
+    Ok(())
+}
+
+/// Reads `--all2all-backend`, which counts only with experts over data-parallel ranks.
+fn exchange(apart: &[(String, Given)], command: &mut Command) {
+    let Some(given) = last(apart, "all2all") else { return };
+    match given.value.as_str() {
+        _ if !command.settings.iter().any(|s| s.path == "parallelism.attention_dp") => {
+            command.notes.push(format!(
+                "{} {}: not counted without --enable-expert-parallel and --data-parallel-size above 1",
+                given.flag, given.value
+            ))
+        }
+        known @ ("allgather_reducescatter" | "naive" | "deepep_high_throughput" | "deepep_low_latency") => {
+            command.set("engine.experts.all2all_backend", known);
+        }
+        _ => once(&mut command.unmodelled, given.flag.clone()),
+    }
+}
+
+/// Reads `--eplb-config`, as JSON or field by field.
+fn balancing(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    let keys = [
+        ("num_redundant_experts", "engine.experts.num_redundant_experts"),
+        ("step_interval", "engine.experts.eplb_step_interval"),
+    ];
+    for (_, given) in apart.iter().filter(|(name, _)| name == "eplb_config") {
+        for (name, path) in keys {
+            let value = match &given.field {
+                Some(field) if field == name => Some(whole(given, 0)?),
+                Some(_) => None,
+                None => {
+                    let config: Option<Value> = serde_json::from_str(&given.value).ok();
+                    let config =
+                        config.filter(Value::is_object).ok_or_else(|| wrong(given, "a JSON object"))?;
+                    config.get(name).and_then(Value::as_i64)
+                }
+            };
+            if let Some(value) = value {
+                command.set(path, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads `--speculative-config`, as JSON or field by field, and the short flags for three of its fields.
+fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    let mut config = serde_json::Map::new();
+    for (name, given) in apart {
+        match (name.as_str(), &given.field) {
+            ("speculative_config", None) => {
+                let parsed: Option<Value> = serde_json::from_str(&given.value).ok();
+                let fields = parsed.as_ref().and_then(Value::as_object);
+                config.extend(fields.ok_or_else(|| wrong(given, "a JSON object"))?.clone());
+            }
+            ("speculative_config", Some(field)) => {
+                let text = || given.value.clone().into();
+                config.insert(field.clone(), serde_json::from_str(&given.value).unwrap_or_else(|_| text()));
+            }
+            ("spec_model", _) => drop(config.insert("model".into(), given.value.clone().into())),
+            ("spec_method", _) => drop(config.insert("method".into(), given.value.clone().into())),
+            ("spec_tokens", _) => {
+                drop(config.insert("num_speculative_tokens".into(), whole(given, 1)?.into()))
+            }
+            _ => {}
+        }
+    }
+    if last(apart, "speculative_config").is_none() && config.is_empty() {
+        return Ok(());
+    }
+    if let Some(tokens) = config.get("num_speculative_tokens").and_then(Value::as_i64) {
+        command.set("engine.speculative.num_speculative_tokens", tokens);
+    }
+    let length = config.get("synthetic_acceptance_length").and_then(Value::as_f64);
+    if let Some(length) = length {
+        command.set("engine.speculative.acceptance_length", length);
+    }
+    let text = |key: &str| config.get(key).and_then(Value::as_str);
+    let rate = match length {
+        Some(_) => "drafts are accepted as synthetic_acceptance_length says",
+        None => "a forecast of times with drafts needs --acceptance-rate or --acceptance",
+    };
+    match (text("method").unwrap_or("draft_model"), text("model")) {
+        ("draft_model", Some(model)) => {
+            command.set("engine.speculative.draft_model", model);
+            command.notes.push(rate.to_owned());
+        }
+        ("ngram", _) => {
+            command.set("engine.speculative.draft_cost", 0.0);
+            command.notes.push(rate.to_owned());
+        }
+        (method, _) => command.notes.push(format!("{rate} and, of {method}, --draft-cost")),
+    }
+    Ok(())
+}

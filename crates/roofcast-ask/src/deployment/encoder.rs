@@ -1,0 +1,66 @@
+//! The deployment of a model's vision tower, on the ranks of the model.
+//!
+//! Knows: the tower's weights are divided over tensor-parallel ranks, or whole on each rank for whole images
+//! (`mm_encoder_tp_mode`), and its kernels are launched one by one, without a captured graph. Knows nothing about images.
+
+use super::{Deployment, DeploymentOptions};
+use crate::parallelism::RequestedParallelism;
+use crate::spec::{EncoderTpMode, EngineSpec};
+use roofcast_facts::error::{Error, Result};
+use roofcast_facts::model::{ImageSize, ImageTokens};
+use std::sync::Arc;
+
+impl Deployment {
+    /// Tokens of an image by the rule of the model.
+    ///
+    /// # Errors
+    /// Fails for the reasons of [`Deployment::encoder`], and for a size in pixels if the config does not decide the tokens.
+    pub fn image_tokens(&self, size: ImageSize) -> Result<ImageTokens> {
+        self.encoder()?;
+        self.model.tower.and_then(|tower| tower.tokens_of(size)).ok_or_else(|| {
+            let found =
+                format!("in pixels with {}, whose config does not decide their tokens", self.model.name);
+            Error::field("images", "size", found, "a number of tokens")
+        })
+    }
+
+    /// Resolves the deployment of the vision tower.
+    ///
+    /// # Errors
+    /// Fails for a model without a tower, or whose tower's config does not determine its work, and if the engine loads no
+    /// tower.
+    pub fn encoder(&self) -> Result<Deployment> {
+        let model = &self.model;
+        let refused =
+            |field: &str, found: String, accepted: &str| Err(Error::field("images", field, found, accepted));
+        if self.engine.language_model_only {
+            return refused(
+                "language_model_only",
+                "true".to_owned(),
+                "false, so that the engine loads its encoder",
+            );
+        }
+        let Some(tower) = model.tower.and_then(|tower| tower.as_model(model)) else {
+            let accepted = "a model whose config has a vision tower with layers, widths, heads and patches";
+            return refused(
+                "model.name",
+                format!("{}, whose config has no vision tower that is read", model.name),
+                accepted,
+            );
+        };
+        let tp = match self.engine.mm_encoder_tp_mode {
+            EncoderTpMode::Weights => self.parallelism.tp,
+            EncoderTpMode::Data => 1,
+        };
+        let (name, version) = (self.asked.engine.name.clone(), self.asked.engine.version.clone());
+        let options = DeploymentOptions {
+            parallelism: RequestedParallelism { tp: Some(tp), ..RequestedParallelism::default() },
+            engine: EngineSpec { name, version, enforce_eager: Some(true), ..EngineSpec::default() },
+            ideal: self.ideal,
+            ..DeploymentOptions::default()
+        };
+        Deployment::resolve(Arc::new(tower), Arc::clone(&self.accelerator), &options).map_err(|e| {
+            e.within("the vision tower (mm_encoder_tp_mode \"data\" needs no division of its heads)")
+        })
+    }
+}

@@ -1,0 +1,298 @@
+//! Number format of each tensor on a given chip: the user's request, else the checkpoint's format, else 16 bits.
+//!
+//! Knows: requested formats, the formats of checkpoints, and the dtypes of a chip. Knows nothing about ranks.
+
+use super::DeploymentOptions;
+use crate::spec::EngineKind;
+use roofcast_facts::accelerator::Accelerator;
+use roofcast_facts::error::{Error, Result};
+use roofcast_facts::model::{Model, Quantization, Tensor, TensorRole};
+use roofcast_facts::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
+
+/// Rules that give every tensor its number format.
+pub(super) struct Formats {
+    rule: DtypeRule,
+    /// Format of unquantized tensors.
+    unquantized: Format,
+    /// Dtype of activations.
+    pub(super) base: Dtype,
+    /// Format of KV-cache elements.
+    pub(super) kv: KvFormat,
+    /// Dtype that the user requests for activations, if any.
+    activations: Option<Dtype>,
+    /// Dtypes in which the chip computes.
+    rates: Vec<Dtype>,
+}
+
+enum DtypeRule {
+    /// One format for linear layers and experts.
+    Linear(Format),
+    /// Mixture of GGUF types.
+    Gguf(GgufMix),
+    /// Formats of a checkpoint, adapted to the chip.
+    Checkpoint(Box<Quantization>),
+    /// The formats that the model's file records for each tensor.
+    Stored(&'static str),
+}
+
+impl Formats {
+    pub(super) fn resolve(
+        model: &Model,
+        chip: &Accelerator,
+        options: &DeploymentOptions,
+        assumptions: &mut Vec<String>,
+    ) -> Result<Formats> {
+        let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
+        let said =
+            model.quantization.as_ref().and_then(Quantization::by_id).filter(|said| Some(*said) != wish);
+        if let (Some(wish), Some(said)) = (wish, said) {
+            assumptions.push(format!("weights {} as asked, not {} as the id says", wish.name(), said.name()));
+        }
+        let text = options.precision.weights.as_deref().map(|w| w.trim().to_ascii_lowercase());
+        // `16` accepts any 16-bit dtype that both model and chip support; a dtype by name is used or refused.
+        let named = match wish {
+            Some(WeightFormat::Uniform(f)) if !matches!(text.as_deref(), Some("16" | "w16")) => {
+                match f.name {
+                    "fp16" => Some(Dtype::Fp16),
+                    "bf16" => Some(Dtype::Bf16),
+                    "fp32" => Some(Dtype::Fp32),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let dtype = named.unwrap_or(model.dtype);
+        let base = if named.is_some() { chip.peak(dtype).map(|_| dtype)? } else { chip.sixteen_bit(dtype) };
+        chip.peak(base)?;
+        if base != dtype {
+            assumptions
+                .push(format!("{} has no {dtype} rate: what is not quantized computes in {base}", chip.id));
+        }
+        let unquantized = match dtype {
+            Dtype::Fp32 => Format::FP32,
+            Dtype::Fp16 => Format::FP16,
+            _ => Format::BF16,
+        };
+        let wish = wish.or_else(|| gguf(model, options.engine.kind(), assumptions));
+        let rule = rule(model, chip, wish, unquantized, options.precision.activations, assumptions)?;
+        let kv = kv(model, options.precision.kv.as_deref(), dtype)?;
+        let rates = chip.peak_flops.keys().copied().collect();
+        let activations = activations(&rule, chip, options.precision.activations, assumptions)?;
+        Ok(Formats { rule, unquantized, base, kv, activations, rates })
+    }
+
+    /// Name of the weight format; several formats of a checkpoint are joined.
+    pub(super) fn name(&self) -> String {
+        match &self.rule {
+            DtypeRule::Checkpoint(q) => q.formats().iter().map(|f| f.name).collect::<Vec<_>>().join("+"),
+            DtypeRule::Linear(format) => format.name.to_owned(),
+            DtypeRule::Gguf(mix) => mix.name().to_owned(),
+            DtypeRule::Stored(name) => (*name).to_owned(),
+        }
+    }
+
+    /// Adapts a checkpoint's format to this chip: weight-only quantization if the chip cannot compute in it.
+    fn adapted(&self, format: Format) -> Format {
+        let format = with_activations(format, self.activations).unwrap_or(format);
+        match format.compute {
+            Some(dtype) if dtype != Dtype::Fp32 && !self.rates.contains(&dtype) => {
+                Format { compute: None, ..format }
+            }
+            _ => format,
+        }
+    }
+
+    /// Gives weight-only block formats the dtype of activations as compute dtype, if it is known.
+    fn blocks(&self, format: Format) -> Format {
+        if format.compute.is_some() || format.width.as_f64() >= 16.0 {
+            return format;
+        }
+        with_activations(format, self.activations).unwrap_or(format)
+    }
+
+    /// Format of `tensor` in layer `layer`, or outside the layers if `layer` is `None`.
+    pub(super) fn of(&self, model: &Model, tensor: &Tensor, layer: Option<usize>, nominal: bool) -> Format {
+        if let (true, DtypeRule::Linear(format)) = (nominal, &self.rule) {
+            return *format;
+        }
+        let matrix = matches!(tensor.role, TensorRole::Linear | TensorRole::Expert);
+        match &self.rule {
+            DtypeRule::Linear(format) if matrix && layer.is_some() => *format,
+            DtypeRule::Linear(format)
+                if format.covers_ends()
+                    && matches!(tensor.role, TensorRole::Embedding | TensorRole::Head) =>
+            {
+                *format
+            }
+            DtypeRule::Checkpoint(quantization) => {
+                quantization.format(tensor, layer).map_or(self.unquantized, |f| self.adapted(f))
+            }
+            DtypeRule::Gguf(mix)
+                if tensor.role != TensorRole::Vector && tensor.role != TensorRole::Router =>
+            {
+                let (index, count) = (layer.unwrap_or(0), model.layers.len());
+                self.blocks(mix.format(gguf_place(tensor), index, count, tensor.columns, model.tied))
+            }
+            DtypeRule::Stored(_) => self.blocks(stored(model, tensor, layer).unwrap_or(self.unquantized)),
+            // GGUF keeps norms, biases and routers in 32 bits.
+            DtypeRule::Gguf(_) => Format { compute: None, ..Format::FP32 },
+            _ => self.unquantized,
+        }
+    }
+}
+
+/// The format that the model's file records for `tensor`.
+fn stored(model: &Model, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
+    let stored = model.stored.as_ref()?;
+    let path =
+        layer.map_or_else(|| tensor.name.to_owned(), |index| format!("layers.{index}.{}", tensor.name));
+    Some(stored.formats.get(&path).copied().unwrap_or(stored.other))
+}
+
+fn gguf_place(tensor: &Tensor) -> roofcast_facts::precision::GgufTensor {
+    use roofcast_facts::precision::GgufTensor as Place;
+    match (tensor.role, tensor.name) {
+        (TensorRole::Embedding, _) => Place::Embedding,
+        (TensorRole::Head, _) => Place::Output,
+        (_, "self_attn.v_proj") => Place::AttentionValue,
+        (_, "self_attn.o_proj") => Place::AttentionOutput,
+        (TensorRole::Expert, name) if name.ends_with("down_proj") => Place::ExpertDown,
+        (TensorRole::Expert, _) => Place::Expert,
+        (_, name) if name.ends_with("down_proj") => Place::FfnDown,
+        _ => Place::Other,
+    }
+}
+
+/// llama.cpp's mixture for a checkpoint in which only the experts are quantized, to MXFP4: its GGUF files keep the
+/// experts and store the rest in q8_0 (ggml-org/gpt-oss-20b-GGUF). `None` for other engines, and for files that
+/// record a format per tensor.
+fn gguf(model: &Model, engine: EngineKind, assumptions: &mut Vec<String>) -> Option<WeightFormat> {
+    let quantized = model.quantization.as_ref().is_some_and(Quantization::of_experts_only);
+    if engine != EngineKind::LlamaCpp || !quantized || model.stored.is_some() {
+        return None;
+    }
+    let mix = GgufMix::Mxfp4Moe;
+    assumptions.push(format!("weights {}: experts as in the checkpoint, all else in q8_0", mix.name()));
+    Some(WeightFormat::Gguf(mix))
+}
+
+fn rule(
+    model: &Model,
+    chip: &Accelerator,
+    wish: Option<WeightFormat>,
+    unquantized: Format,
+    activations: Option<Dtype>,
+    assumptions: &mut Vec<String>,
+) -> Result<DtypeRule> {
+    let mix = model.quantization.as_ref().and_then(Quantization::mix).map(WeightFormat::Gguf);
+    let asked = wish.and_then(|wish| checkpoint(model, wish));
+    let rule = match (wish.or(mix), &model.quantization) {
+        (Some(_), own) if let Some((id, quantization)) = asked => {
+            if own.as_ref() != Some(quantization) {
+                assumptions.push(format!("weights {} as in {id}", quantization.format.name));
+            }
+            computes(quantization, chip, true, activations, assumptions)?;
+            DtypeRule::Checkpoint(Box::new(quantization.clone()))
+        }
+        (None, _) if model.stored.is_some() => {
+            DtypeRule::Stored(model.stored.as_ref().map_or("", |s| s.name))
+        }
+        (Some(WeightFormat::Gguf(mix)), _) => DtypeRule::Gguf(mix),
+        (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => DtypeRule::Linear(unquantized),
+        (Some(WeightFormat::Uniform(f)), _) => DtypeRule::Linear(with_activations(f, activations)?),
+        (None, None) => DtypeRule::Linear(unquantized),
+        (None, Some(q)) => {
+            computes(q, chip, false, activations, assumptions)?;
+            DtypeRule::Checkpoint(Box::new(q.clone()))
+        }
+    };
+    if let DtypeRule::Linear(Format { compute: Some(dtype), .. }) = rule {
+        chip.peak(dtype)?;
+    }
+    Ok(rule)
+}
+
+/// Finds a checkpoint of the model with weights in the requested format; the model's own precedes other published
+/// ones.
+fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)> {
+    let own = model.quantization.iter().map(|q| (model.name.as_str(), q));
+    let others = model.published.iter().map(|(id, q)| (id.as_str(), q));
+    let found = own.chain(others).find(|(_, q)| q.mix().is_none() && q.format.name == wish.name());
+    found.filter(|_| !matches!(wish, WeightFormat::Gguf(_)))
+}
+
+/// Refuses a dtype that the chip does not support, if the user requests it as weight format or as activations. A
+/// checkpoint's own format becomes weight-only instead, with a note.
+fn computes(
+    quantization: &Quantization,
+    chip: &Accelerator,
+    asked: bool,
+    activations: Option<Dtype>,
+    assumptions: &mut Vec<String>,
+) -> Result<()> {
+    let format = with_activations(quantization.format, activations)?;
+    if asked || activations.is_some() {
+        return format.compute.map_or(Ok(()), |dtype| chip.peak(dtype).map(drop));
+    }
+    let dtypes = quantization.formats().into_iter().filter_map(|f| f.compute);
+    assumptions.extend(dtypes.filter(|dtype| !chip.has(*dtype)).map(|dtype| {
+        format!(
+            "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
+            chip.id, quantization.method
+        )
+    }));
+    Ok(())
+}
+
+/// Dtype of activations for quantized weights, as the user requests it. llama.cpp's CPU kernels always round
+/// activations to blocks of 8 bits, whatever the blocks of the weights (`vec_dot_type` in its
+/// `ggml/src/ggml-cpu/ggml-cpu.c`).
+fn activations(
+    rule: &DtypeRule,
+    chip: &Accelerator,
+    named: Option<Dtype>,
+    assumptions: &mut Vec<String>,
+) -> Result<Option<Dtype>> {
+    let gguf = match rule {
+        DtypeRule::Gguf(_) => true,
+        DtypeRule::Stored(name) => matches!(name.parse(), Ok(WeightFormat::Gguf(_))),
+        DtypeRule::Linear(_) | DtypeRule::Checkpoint(_) => false,
+    };
+    match named {
+        Some(dtype) if gguf && !matches!(dtype, Dtype::Bf16 | Dtype::Fp16) => {
+            with_activations(Format::BF16, named)?;
+            chip.peak(dtype)?;
+            Ok(named)
+        }
+        None if gguf && chip.vendor == "cpu" && chip.has(Dtype::Int8) => {
+            assumptions
+                .push("quantized blocks compute in int8, as llama.cpp's kernels for processors do".into());
+            Ok(Some(Dtype::Int8))
+        }
+        _ => Ok(named),
+    }
+}
+
+/// Returns `format` with the dtype of activations that the user requests; 16-bit activations make it weight-only.
+fn with_activations(format: Format, activations: Option<Dtype>) -> Result<Format> {
+    match activations {
+        None => Ok(format),
+        Some(Dtype::Bf16 | Dtype::Fp16) => Ok(Format { compute: None, ..format }),
+        Some(dtype @ (Dtype::Fp8 | Dtype::Int8 | Dtype::Fp4 | Dtype::Int4)) => Ok(format.computing_in(dtype)),
+        Some(other) => {
+            Err(Error::field("precision", "activations", other, "bf16, fp16, fp8, int8, fp4, int4"))
+        }
+    }
+}
+
+fn kv(model: &Model, wish: Option<&str>, dtype: Dtype) -> Result<KvFormat> {
+    match wish {
+        Some(name) if !name.eq_ignore_ascii_case("auto") => name.parse(),
+        _ => match (model.quantization.as_ref().and_then(|q| q.kv), dtype) {
+            (Some(kv), _) => Ok(kv),
+            (None, Dtype::Fp32) => "fp32".parse(),
+            (None, Dtype::Fp16) => "fp16".parse(),
+            _ => Ok(KvFormat::BF16),
+        },
+    }
+}

@@ -1,0 +1,322 @@
+//! Sharding of a model's tensors over pipeline stages and ranks.
+//!
+//! Knows: the part of each tensor on the busiest rank of a stage. Knows nothing about batches.
+
+use super::formats::Formats;
+use super::{Block, Deployment, ExpertShard, Gemm, Held, PipelineStage};
+use crate::spec::{EncoderTpMode, EngineKind};
+use roofcast_facts::error::Result;
+use roofcast_facts::model::{Ffn, Layer, Mixer, OperatorKind, Split, Tensor, TensorRole};
+use roofcast_facts::precision::{Dtype, Format};
+use roofcast_facts::units::Bytes;
+
+/// Computes the stages and the weight bytes of `deployment`.
+pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()> {
+    let model = deployment.model.clone();
+    let stages = deployment.parallelism.pp;
+    let mut total = Bytes::ZERO;
+    let mut first = 0;
+    let mut tensors = Vec::new();
+    for stage in 0..stages {
+        let count = stage_layers(model.layers.len(), stages as usize, stage as usize);
+
+        let mut share = Share {
+            deployment,
+            formats,
+            held: Bytes::ZERO,
+            whole: Bytes::ZERO,
+            tensors: std::mem::take(&mut tensors),
+        };
+        let mut blocks: Vec<(Block, u64)> = Vec::new();
+        for index in first..first + count {
+            let block = share.block(&model.layers[index], index)?;
+            match blocks.iter_mut().find(|(b, _)| *b == block) {
+                Some((_, times)) => *times += 1,
+                None => blocks.push((block, 1)),
+            }
+        }
+        first += count;
+        let (outer, embedding_row) = share.outer(stage == 0, stage + 1 == stages)?;
+        let tower = if stage == 0 { tower(share.deployment) } else { Bytes::ZERO };
+        let weight_bytes = share.held + tower + absorbed(share.deployment, &blocks);
+        total += share.whole;
+        tensors = share.tensors;
+        deployment.stages.push(PipelineStage { blocks, outer, embedding_row, weight_bytes });
+    }
+    deployment.weight_bytes = total;
+    deployment.tensors = tensors;
+    Ok(())
+}
+
+impl Deployment {
+    /// Bytes of the vision tower on a rank of the first stage.
+    pub fn tower_bytes(&self) -> Bytes {
+        tower(self)
+    }
+}
+
+/// Bytes of the vision tower on a rank, which vLLM and SGLang load by default; whole if ranks divide images.
+fn tower(deployment: &Deployment) -> Bytes {
+    let engine = &deployment.engine;
+    let loads = loads_in_torch(engine.kind()) && !engine.language_model_only;
+    let tower = deployment.model.tower.filter(|_| loads && !deployment.ideal && !deployment.is_nominal());
+    let parameters = tower.map_or(0, |tower| tower.parameters);
+    let parts = match engine.mm_encoder_tp_mode {
+        EncoderTpMode::Weights => deployment.parallelism.tp,
+        EncoderTpMode::Data => 1,
+    };
+    Bytes(parameters.div_ceil(parts)).scale(16, 8)
+}
+
+/// Bytes of a second copy of MLA's up-projections on a rank. vLLM and SGLang keep per-head matrices in 16 bits, which
+/// multiply queries and outputs, in addition to the checkpoint's matrix (`process_weights_after_loading` of vLLM's
+/// `MLACommonImpl`, `w_kc` and `w_vc` of SGLang's `deepseek_v2.py`).
+fn absorbed(deployment: &Deployment, blocks: &[(Block, u64)]) -> Bytes {
+    if !loads_in_torch(deployment.engine.kind()) || deployment.ideal {
+        return Bytes::ZERO;
+    }
+    let of = |(block, layers): &(Block, u64)| match &block.mixer {
+        Mixer::Latent(l) => {
+            let heads = l.heads.div_ceil(deployment.parallelism.tp);
+            u128::from(heads * (l.qk_nope_head_dim + l.v_head_dim)) * u128::from(l.kv_lora_rank * layers)
+        }
+        _ => 0,
+    };
+    Bytes(clamp(blocks.iter().map(of).sum::<u128>() * 2))
+}
+
+/// Number of layers of stage `stage` of `stages`. Remaining layers go to the last stages except the very last, as in
+/// vLLM's `get_pp_indices`.
+fn stage_layers(layers: usize, stages: usize, stage: usize) -> usize {
+    let extra = layers % stages;
+    let from_end = stages - stage;
+    layers / stages + usize::from((2..extra + 2).contains(&from_end))
+}
+
+struct Share<'a> {
+    deployment: &'a Deployment,
+    formats: &'a Formats,
+    /// Bytes of weights on one rank.
+    held: Bytes,
+    /// Bytes of all tensors of the model, each counted once.
+    whole: Bytes,
+    /// All tensors of the model, each listed once.
+    tensors: Vec<Held>,
+}
+
+impl Share<'_> {
+    fn block(&mut self, layer: &Layer, index: usize) -> Result<Block> {
+        let model = &self.deployment.model;
+        let mut gemms: Vec<Gemm> = Vec::new();
+        let mut expert_elements = 0;
+        let mut expert_bytes = Bytes::ZERO;
+        let mut expert_format = Format::BF16;
+        for tensor in layer.tensors(model.hidden) {
+            let Some(format) = self.hold(&tensor, Some(index)) else { continue };
+            if tensor.split == Split::Experts {
+                // Number of slices into which one expert is cut.
+                let slices = self.deployment.parallelism.stage_ranks() / self.deployment.parallelism.ep;
+                let one = Tensor { copies: 1, ..tensor };
+                expert_bytes += format.width.bytes(one.elements().div_ceil(u128::from(slices)));
+                if tensor.role == TensorRole::Expert {
+                    expert_elements += clamp(one.elements().div_ceil(u128::from(slices)));
+                    expert_format = format;
+                }
+            } else {
+                self.add(&mut gemms, &tensor, format)?;
+            }
+        }
+        let experts = match &layer.ffn {
+            Ffn::Experts(experts) => Some(ExpertShard {
+                experts: experts.with_copies(self.deployment.experts.redundant),
+                local: self.copies(experts.count),
+                elements: expert_elements,
+                bytes: expert_bytes,
+                dtype: self.dtype(expert_format),
+                rate: self.deployment.accelerator.peak(self.dtype(expert_format))?,
+            }),
+            _ => None,
+        };
+        let mixes = !matches!(layer.mixer, Mixer::None);
+        let feeds = !matches!(layer.ffn, Ffn::None);
+        let all_reduces = if layer.parallel { 1 } else { u64::from(mixes) + u64::from(feeds) };
+        Ok(Block { gemms, mixer: layer.mixer.clone(), experts, all_reduces })
+    }
+
+    /// GEMMs outside the layers, and the bytes of the embedding row that one token reads.
+    fn outer(&mut self, first: bool, last: bool) -> Result<(Vec<Gemm>, Bytes)> {
+        let model = self.deployment.model.clone();
+        let mut gemms = Vec::new();
+        let mut row = Bytes::ZERO;
+        for tensor in &model.outer {
+            let here = match tensor.role {
+                TensorRole::Embedding => first,
+                _ if matches!(tensor.operator, OperatorKind::Embedding | OperatorKind::ProjectIn) => first,
+                _ => last,
+            };
+            if !here {
+                continue;
+            }
+            if tensor.role == TensorRole::Head && model.tied && first && last && !self.deployment.is_nominal()
+            {
+                // A tied head is stored with the embedding, but its weights are still read.
+                let format = self.formats.of(&model, tensor, None, false);
+                self.add(&mut gemms, tensor, format)?;
+                continue;
+            }
+            let Some(format) = self.hold(tensor, None) else { continue };
+            if tensor.role == TensorRole::Embedding {
+                let columns = tensor.columns.div_ceil(self.deployment.parallelism.tp);
+                row += format.width.bytes(u128::from(columns) * u128::from(tensor.copies));
+            } else if tensor.operator != OperatorKind::Embedding {
+                self.add(&mut gemms, tensor, format)?;
+            }
+        }
+        if model.tied && last && !first {
+            // A tied head on the last stage is a second copy: it counts in that rank's memory, but not in the total
+            // of the model.
+            self.whole = self.whole.saturating_sub(self.head_bytes());
+        }
+        Ok((gemms, row))
+    }
+
+    fn head_bytes(&self) -> Bytes {
+        let model = &self.deployment.model;
+        let head = model.outer.iter().filter(|t| t.role == TensorRole::Head);
+        head.map(|t| self.formats.of(model, t, None, self.deployment.is_nominal()).width.bytes(t.elements()))
+            .sum()
+    }
+
+    /// Counts the bytes of a tensor and returns its format; `None` for tensors that the accounting leaves out.
+    fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
+        let d = self.deployment;
+        if d.is_nominal() && (tensor.operator == OperatorKind::Norms || tensor.role == TensorRole::Embedding)
+        {
+            return None;
+        }
+        let held = d.model.held_layers().len();
+        let format = self.formats.of(&d.model, tensor, layer.map(|index| index % held), d.is_nominal());
+        if layer.is_some_and(|index| index >= held) {
+            // A later pass through a looped model reuses weights that are already counted.
+            return Some(format);
+        }
+        match self.tensors.iter_mut().find(|h| h.tensor == *tensor && h.format == format) {
+            Some(known) => known.layers += 1,
+            None => self.tensors.push(Held { tensor: *tensor, format, layers: 1 }),
+        }
+        self.whole += format.width.bytes(tensor.elements());
+        self.held += format.width.bytes(self.loaded(tensor, format));
+        Some(format)
+    }
+
+    /// Elements of `tensor` that one rank loads, with padding: vLLM pads the experts of MXFP4 checkpoints to the size
+    /// that its kernel for the chip needs (`Mxfp4MoEMethod.create_weights` in vLLM 0.11: Triton on Hopper,
+    /// TensorRT-LLM's kernel on data-centre Blackwell, Marlin elsewhere).
+    fn loaded(&self, tensor: &Tensor, format: Format) -> u128 {
+        let d = self.deployment;
+        let padded = d.engine.kind() == EngineKind::Vllm && format.name == "mxfp4" && !d.ideal;
+        if !padded || tensor.role != TensorRole::Expert {
+            return self.share_of(tensor);
+        }
+        let inner = match d.accelerator.architecture.as_str() {
+            "hopper" => 1,
+            "blackwell" | "cdna3" | "cdna4" => 256,
+            _ => 128,
+        };
+        let slices = d.parallelism.stage_ranks() / d.parallelism.ep;
+        let experts = u128::from(self.copies(tensor.copies));
+        let (hidden, wide) = if tensor.columns == d.model.hidden {
+            (tensor.columns, tensor.rows)
+        } else {
+            (tensor.rows, tensor.columns)
+        };
+        let wide = wide.div_ceil(slices).next_multiple_of(inner);
+        u128::from(hidden.next_multiple_of(256)) * u128::from(wide) * experts
+    }
+
+    /// Experts of a layer on one rank, second copies of load balancing included.
+    fn copies(&self, experts: u64) -> u64 {
+        (experts + self.deployment.experts.redundant).div_ceil(self.deployment.parallelism.ep)
+    }
+
+    /// Elements of `tensor` on one rank, without padding.
+    fn share_of(&self, tensor: &Tensor) -> u128 {
+        let p = self.deployment.parallelism;
+        let parts = match tensor.split {
+            Split::Even => p.tp,
+            Split::KvHeads(heads) => self.deployment.kv_parts(heads),
+            Split::Experts => {
+                let experts = u128::from(self.copies(tensor.copies));
+                let one = Tensor { copies: 1, ..*tensor };
+                return one.elements().div_ceil(u128::from(p.stage_ranks() / p.ep)) * experts;
+            }
+            Split::Replicated if self.deployment.ideal => p.tp,
+            Split::Replicated => 1,
+        };
+        tensor.elements().div_ceil(u128::from(parts))
+    }
+
+    /// Output values per row of `tensor` on one rank; projections to the hidden size are cut along their inputs, so
+    /// they keep all outputs.
+    fn outputs_of(&self, tensor: &Tensor) -> u64 {
+        if tensor.role == TensorRole::Vector {
+            return 0;
+        }
+        if matches!(tensor.operator, OperatorKind::OProj | OperatorKind::DownProj) {
+            return tensor.rows;
+        }
+        clamp(self.share_of(tensor) / u128::from(tensor.columns.max(1)))
+    }
+
+    fn add(&self, gemms: &mut Vec<Gemm>, tensor: &Tensor, format: Format) -> Result<()> {
+        let dtype = self.dtype(format);
+        let elements = self.share_of(tensor);
+        let weight_bytes = format.width.bytes(elements);
+        let elements = if tensor.role == TensorRole::Vector { 0 } else { clamp(elements) };
+        let outputs = self.outputs_of(tensor);
+        // A bias belongs to its operator, whatever the dtype of the arithmetic.
+        let vector = tensor.role == TensorRole::Vector;
+        match gemms.iter_mut().find(|g| g.operator == tensor.operator && (vector || g.dtype == dtype)) {
+            Some(gemm) => {
+                gemm.elements = gemm.elements.saturating_add(elements);
+                gemm.outputs = gemm.outputs.saturating_add(outputs);
+                gemm.weight_bytes += weight_bytes;
+            }
+            None => {
+                let rate = self.deployment.accelerator.peak(dtype)?;
+                gemms.push(Gemm { operator: tensor.operator, elements, outputs, weight_bytes, dtype, rate });
+            }
+        }
+        Ok(())
+    }
+
+    /// Dtype of the arithmetic with weights in `format`.
+    fn dtype(&self, format: Format) -> Dtype {
+        match format.compute {
+            Some(Dtype::Fp32) => self.deployment.base,
+            Some(dtype) => dtype,
+            None => self.deployment.base,
+        }
+    }
+}
+
+fn clamp(elements: u128) -> u64 {
+    u64::try_from(elements).unwrap_or(u64::MAX)
+}
+
+/// True for engines that load vision towers and keep the second copy of MLA's up-projections.
+fn loads_in_torch(kind: EngineKind) -> bool {
+    matches!(kind, EngineKind::Vllm | EngineKind::Sglang)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stage_layers;
+
+    #[test]
+    fn stages_share_layers_as_vllm_does() {
+        // 64 layers in 3 stages are 21 each; the remaining layer goes to the stage before the last.
+        assert_eq!([0, 1, 2].map(|s| stage_layers(64, 3, s)), [21, 22, 21]);
+        assert_eq!([0, 1, 2, 3].map(|s| stage_layers(62, 4, s)), [15, 16, 16, 15]);
+    }
+}

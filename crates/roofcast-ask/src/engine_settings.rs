@@ -1,0 +1,319 @@
+//! Settings of an engine, resolved from `[engine]`: the release, sizes of a step, and the keys of its scheduler.
+//!
+//! Knows: the defaults of absent keys. Defaults that depend on the memory are provided by [`crate::deployment`]. Code that uses a deployment reads these settings, never the spec.
+
+mod lora;
+mod own;
+mod profile;
+mod tier;
+
+pub use lora::LoraSettings;
+pub use own::{Own, SglangSettings, StatePool, VllmSettings};
+pub use profile::Profile;
+pub use profile::{Balance, PrefixCaching, Reservation};
+pub use tier::{HiCacheSettings, HostTierSettings, OffloadSettings, STORAGE_GB_S, StorageSettings};
+
+use crate::spec::{
+    AttentionBackend, CostKind, EncoderTpMode, EngineKind, EngineSpec, Frontend, KvLayout, Prediction,
+    QueuePolicy, Release, SchedulePolicy, SchedulerKind, SpeculativeSpec,
+};
+pub use roofcast_facts::error::{Error, Result};
+use serde::Serialize;
+
+/// Default GiB of host memory per accelerator for swapped KV caches in vLLM v0.
+const SWAP_SPACE: f64 = 4.0;
+/// The version from which vLLM schedules a step while the previous one runs (AsyncScheduler).
+const ASYNC_SINCE: &str = "0.14.0";
+
+/// Settings of an engine with defaults filled in. Answers show the sizes of a step, the memory fraction and the
+/// layout.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EngineSettings {
+    /// Sequences that run at one time; in vLLM on each data-parallel rank, see [`crate::Deployment::seats`].
+    pub max_num_seqs: u64,
+    /// Most tokens that one step computes.
+    pub max_num_batched_tokens: u64,
+    /// Tokens of a KV block.
+    pub block_size: u64,
+    /// Tokens of the largest step with prompts that a captured CUDA graph covers; 0 if only decodes are captured.
+    pub max_cudagraph_capture_size: u64,
+    /// Fraction of the device memory that the engine may use.
+    pub gpu_memory_utilization: f64,
+    /// Layout of the KV cache, if reads of block tables are to be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_layout: Option<KvLayout>,
+    /// Engine and version.
+    #[serde(skip)]
+    pub release: Release,
+    /// True if requests pass through the engine's server; false for a program that calls the engine directly.
+    #[serde(skip)]
+    pub served: bool,
+    /// Type of server between the engine and its clients.
+    #[serde(skip)]
+    pub frontend: Frontend,
+    /// Scheduling policy.
+    #[serde(skip)]
+    pub scheduler: SchedulerKind,
+    /// Cost model of a step.
+    #[serde(skip)]
+    pub cost: CostKind,
+    /// Order of the queue of waiting requests.
+    #[serde(skip)]
+    pub policy: QueuePolicy,
+    /// Accuracy of predicted output lengths under `policy = "sjf"`.
+    #[serde(skip)]
+    pub length_prediction: Prediction,
+    /// Longest sequence in tokens that is served; the model's bound if absent.
+    #[serde(skip)]
+    pub max_model_len: Option<u64>,
+    /// Number of KV blocks, which overrides the number that fits in memory.
+    #[serde(skip)]
+    pub num_gpu_blocks: Option<u64>,
+    /// Bytes of KV cache on each accelerator, which overrides the bytes that the memory fraction gives.
+    #[serde(skip)]
+    pub kv_cache_memory_bytes: Option<u64>,
+    /// Chunked prefill as requested; the scheduler's default if absent.
+    #[serde(skip)]
+    pub enable_chunked_prefill: Option<bool>,
+    /// Prefix caching as requested; if absent, on or off by the workload.
+    #[serde(skip)]
+    pub enable_prefix_caching: Option<bool>,
+    /// True if admission requires free blocks for the whole prompt, not only for its first chunk.
+    #[serde(skip)]
+    pub scheduler_reserve_full_isl: bool,
+    /// Fraction of all blocks that must stay free when a request is admitted while others run.
+    #[serde(skip)]
+    pub watermark: f64,
+    /// GiB of host memory per accelerator for swapped KV caches.
+    #[serde(skip)]
+    pub swap_space: f64,
+    /// True if the encoders of images and sound are not loaded.
+    #[serde(skip)]
+    pub language_model_only: bool,
+    /// True if the host launches every kernel of a step separately, false if it launches captured graphs.
+    #[serde(skip)]
+    pub enforce_eager: bool,
+    /// Attention backend of decodes; the engine's default if absent.
+    #[serde(skip)]
+    pub attention_backend: Option<AttentionBackend>,
+    /// Name of the kernel for quantized weights; the release's default if absent.
+    #[serde(skip)]
+    pub quantization_kernel: Option<String>,
+    /// True to compute the projections of one input as one GEMM, false to compute them separately; the engine's
+    /// default if absent.
+    #[serde(skip)]
+    pub fuse_layers: Option<bool>,
+    /// Speculative decoding: drafts that the model verifies.
+    #[serde(skip)]
+    pub speculative: Option<SpeculativeSpec>,
+    /// Host memory as a tier of the KV cache, if enabled.
+    #[serde(skip)]
+    pub host_tier: Option<HostTierSettings>,
+    /// What tensor-parallel ranks divide of an encoder.
+    #[serde(skip)]
+    pub mm_encoder_tp_mode: EncoderTpMode,
+    /// LoRA adapters; `None` if none are served.
+    #[serde(skip)]
+    pub lora: Option<LoraSettings>,
+    /// SGLang's pool of recurrent states.
+    #[serde(skip)]
+    pub states: StatePool,
+    /// Sizes that the spec sets. Schedulers' own defaults do not replace them, and commands repeat them.
+    #[serde(skip)]
+    pub requested: Requested,
+    #[serde(skip)]
+    own: OwnOrRefusal,
+}
+
+/// Settings of a scheduler, or the error that explains why it cannot run.
+type OwnOrRefusal = std::result::Result<Own, Error>;
+
+/// Sizes that a spec sets; `None` for a default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Requested {
+    /// Sequences that run at one time.
+    pub max_num_seqs: Option<u64>,
+    /// Most tokens of a step.
+    pub max_num_batched_tokens: Option<u64>,
+    /// Tokens of a KV block.
+    pub block_size: Option<u64>,
+    /// Tokens of the largest captured step with prompts.
+    pub max_cudagraph_capture_size: Option<u64>,
+}
+
+/// Defaults of an engine's sizes on a chip, for a model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Defaults {
+    pub(crate) max_num_seqs: u64,
+    pub(crate) max_num_batched_tokens: u64,
+    pub(crate) gpu_memory_utilization: f64,
+}
+
+impl EngineSettings {
+    /// Resolves the settings of `spec`; absent sizes come from `defaults`.
+    pub(crate) fn resolve(spec: &EngineSpec, defaults: Defaults) -> Result<EngineSettings> {
+        let spec = &spec.own();
+        let count = |field: &str, value: Option<u64>, default: u64, most: u64| match value {
+            Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
+            other => Ok(other.unwrap_or(default)),
+        };
+        let utilization = spec.gpu_memory_utilization.unwrap_or(defaults.gpu_memory_utilization);
+        if !(utilization > 0.0 && utilization <= 1.0) {
+            return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
+        }
+        count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
+        let max_num_seqs = count("max_num_seqs", spec.max_num_seqs, defaults.max_num_seqs, 1 << 20)?;
+        let tokens = (spec.max_num_batched_tokens, defaults.max_num_batched_tokens);
+        let max_num_batched_tokens = count("max_num_batched_tokens", tokens.0, tokens.1, 1 << 24)?;
+        let profile = Profile::of(spec.scheduler());
+        let block_size = count("block_size", spec.block_size, profile.block_size, 1 << 16)?;
+        let release = spec.release();
+        Ok(EngineSettings {
+            max_num_seqs,
+            max_num_batched_tokens,
+            block_size,
+            max_cudagraph_capture_size: captured(spec, &release, max_num_seqs),
+            gpu_memory_utilization: utilization,
+            kv_layout: spec.kv_layout,
+            release,
+            served: spec.served.unwrap_or(true),
+            frontend: spec.frontend,
+            scheduler: spec.scheduler(),
+            cost: spec.cost,
+            policy: spec.policy,
+            length_prediction: spec.length_prediction,
+            max_model_len: spec.max_model_len,
+            num_gpu_blocks: spec.num_gpu_blocks,
+            kv_cache_memory_bytes: spec.kv_cache_memory_bytes,
+            enable_chunked_prefill: spec.enable_chunked_prefill,
+            enable_prefix_caching: spec.enable_prefix_caching,
+            scheduler_reserve_full_isl: spec
+                .scheduler_reserve_full_isl
+                .unwrap_or(profile.scheduler_reserve_full_isl),
+            watermark: spec.watermark.unwrap_or(profile.watermark),
+            swap_space: spec.vllm.swap_space.unwrap_or(SWAP_SPACE),
+            language_model_only: spec.language_model_only.unwrap_or(false),
+            enforce_eager: spec.enforce_eager.unwrap_or(false),
+            attention_backend: spec.attention_backend,
+            quantization_kernel: spec.quantization_kernel.clone(),
+            fuse_layers: spec.fuse_layers,
+            speculative: spec.drafted()?.cloned(),
+            host_tier: HostTierSettings::of(spec),
+            mm_encoder_tp_mode: spec.vllm.mm_encoder_tp_mode.unwrap_or_default(),
+            lora: LoraSettings::of(spec)?,
+            states: StatePool::of(spec),
+            requested: Requested {
+                max_num_seqs: spec.max_num_seqs,
+                max_num_batched_tokens: spec.max_num_batched_tokens,
+                block_size: spec.block_size,
+                max_cudagraph_capture_size: spec.max_cudagraph_capture_size,
+            },
+            own: Own::resolve(spec, max_num_batched_tokens, block_size),
+        })
+    }
+
+    /// Returns the settings that belong to the scheduler alone.
+    ///
+    /// # Errors
+    /// Fails for keys of another scheduler or that contradict one another; verbs that run no scheduler ignore such
+    /// keys.
+    pub fn own(&self) -> Result<&Own> {
+        self.own.as_ref().map_err(Clone::clone)
+    }
+
+    /// Settings of vLLM's scheduler, if the engine uses it.
+    pub fn vllm(&self) -> Option<&VllmSettings> {
+        match &self.own {
+            Ok(Own::Vllm(settings)) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// Settings of SGLang's scheduler, if the engine uses it.
+    pub fn sglang(&self) -> Option<&SglangSettings> {
+        match &self.own {
+            Ok(Own::Sglang(settings)) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// Settings of vLLM's host tier, if enabled.
+    pub fn offload(&self) -> Option<&OffloadSettings> {
+        match &self.host_tier {
+            Some(HostTierSettings::Offloading(settings)) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// Settings of SGLang's host tier, if enabled.
+    pub fn hicache(&self) -> Option<&HiCacheSettings> {
+        match &self.host_tier {
+            Some(HostTierSettings::HiCache(settings)) => Some(settings),
+            _ => None,
+        }
+    }
+
+    /// Kind of the engine.
+    pub fn kind(&self) -> EngineKind {
+        self.release.kind
+    }
+
+    /// Name of the engine as specs write it.
+    pub fn name(&self) -> &str {
+        &self.release.name
+    }
+
+    /// True if the engine's version is `first` or later.
+    pub fn is_since(&self, first: &str) -> bool {
+        self.release.is_since(first)
+    }
+
+    /// True if a Python program serves the requests, which costs host time per token.
+    pub fn has_python_server(&self) -> bool {
+        self.served && self.frontend != Frontend::Dynamo && self.kind() != EngineKind::LlamaCpp
+    }
+
+    /// True if waiting requests are considered in the order of their arrival.
+    pub fn is_in_order(&self) -> bool {
+        let by_prefix = self.sglang().is_some_and(|own| own.schedule_policy != SchedulePolicy::Fcfs);
+        self.policy == QueuePolicy::Fcfs && !by_prefix
+    }
+
+    /// True if a step is scheduled while the previous one runs.
+    pub fn overlaps(&self) -> bool {
+        match &self.own {
+            Ok(Own::Vllm(own)) => own.async_scheduling.unwrap_or_else(|| self.is_since(ASYNC_SINCE)),
+            Ok(Own::TensorrtLlm(own)) => own.overlaps,
+            _ => false,
+        }
+    }
+
+    /// Drafts and, for each draft of a step, the probability that it and all earlier ones are accepted; validated together
+    /// with the scheduler.
+    pub fn drafts(&self) -> Result<Option<(&SpeculativeSpec, Vec<f64>)>> {
+        let Some(spec) = &self.speculative else { return Ok(None) };
+        let reached = spec.accepted()?;
+        let ahead = self.vllm().is_none_or(|own| own.async_scheduling == Some(true));
+        if ahead {
+            let accepted = "the scheduler vllm without async_scheduling, or no [engine.speculative]";
+            return Err(Error::field("engine", "scheduler", "another, or async", accepted));
+        }
+        Ok(Some((spec, reached)))
+    }
+}
+
+/// Tokens of the largest captured step with prompts: the requested size, else vLLM's default. From 0.8 on, vLLM
+/// captures steps with prompts layer by layer around attention, up to twice `max_num_seqs` tokens and at most 512
+/// (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures nothing. Other engines are treated
+/// as capturing decodes only, though SGLang captures more from 0.5.10 on for some models.
+fn captured(spec: &EngineSpec, release: &Release, max_num_seqs: u64) -> u64 {
+    match spec.max_cudagraph_capture_size {
+        _ if spec.enforce_eager == Some(true) => 0,
+        Some(asked) => asked,
+        None if release.kind == EngineKind::Vllm && release.is_since("0.8.0") => {
+            max_num_seqs.saturating_mul(2).min(512)
+        }
+        None => 0,
+    }
+}

@@ -1,0 +1,342 @@
+//! `[fleet]`: how replicas share the traffic.
+
+use super::failures::{FailuresSpec, SlowSpec};
+use super::keys::about;
+use roofcast_facts::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// `[fleet]`: replicas, and how requests are distributed over them.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FleetSpec {
+    #[doc = about!("fleet.router")]
+    pub router: Routing,
+    /// Settings of the routers that weigh cached prefixes.
+    pub routing: RoutingSpec,
+    /// Pool of replicas that only compute prompts; requires `decode`.
+    pub prefill: Option<PoolSpec>,
+    /// Pool of replicas that only decode; requires `prefill`.
+    pub decode: Option<PoolSpec>,
+    /// Pool of replicas on other accelerators that serve requests like the fleet's own replicas.
+    pub beside: Option<PoolSpec>,
+    #[doc = about!("fleet.beside_weight")]
+    pub beside_weight: Option<f64>,
+    #[doc = about!("fleet.link")]
+    pub link: Option<LinkKind>,
+    /// Autoscaling: replicas that start and stop with the load.
+    pub autoscale: Option<AutoscaleSpec>,
+    /// Schedule: replicas that start and stop at planned times.
+    pub schedule: Option<ScheduleSpec>,
+    /// Failures: replicas that lose their requests and restart.
+    pub failures: Option<FailuresSpec>,
+    /// Replicas that are slower than the others.
+    pub slow: Option<SlowSpec>,
+}
+
+impl FleetSpec {
+    /// Catalog ids of the accelerators of a fleet: of the prefill or the `beside` pool, and of the decode pool. `own`
+    /// stands for a pool that does not exist or names no accelerator.
+    pub fn accelerators<'a>(&'a self, own: Option<&'a str>) -> [Option<&'a str>; 2] {
+        let other = self.prefill.as_ref().or(self.beside.as_ref());
+        [other, self.decode.as_ref()].map(|pool| pool.and_then(|pool| pool.accelerator.as_deref()).or(own))
+    }
+}
+
+/// Router policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Routing {
+    /// Replicas in turn.
+    #[default]
+    RoundRobin,
+    /// The replica with the fewest requests in flight.
+    LeastLoaded,
+    /// The replica with fewer requests in flight of two that are drawn at random.
+    PowerOfTwo,
+    /// The replica that served the prompt's prefix before, unless it has far more requests than the least loaded
+    /// replica.
+    PrefixAware,
+    /// The replica that served the session before.
+    SessionSticky,
+    /// The replica with the least cost of uncached prompt blocks and blocks in use: NVIDIA Dynamo's KV router.
+    DynamoKv,
+    /// The replica with the highest weighted sum of prefix, queue and KV cache scores: llm-d's inference scheduler.
+    LlmD,
+    /// The replica to which the longest prefix was sent while loads are balanced, else the shortest queue: SGLang's
+    /// model gateway.
+    CacheAware,
+    /// The replica with the longest cached prefix if few tokens remain to compute, else the one with the fewest
+    /// requests: vLLM production stack's `kvaware`.
+    Kvaware,
+}
+
+impl Routing {
+    /// Name of the policy in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            Routing::RoundRobin => "round_robin",
+            Routing::LeastLoaded => "least_loaded",
+            Routing::PowerOfTwo => "power_of_two",
+            Routing::PrefixAware => "prefix_aware",
+            Routing::SessionSticky => "session_sticky",
+            Routing::DynamoKv => "dynamo_kv",
+            Routing::LlmD => "llm_d",
+            Routing::CacheAware => "cache_aware",
+            Routing::Kvaware => "kvaware",
+        }
+    }
+
+    /// True if replicas tell the policy by KV events what their caches hold.
+    pub fn receives_events(self) -> bool {
+        matches!(self, Routing::DynamoKv | Routing::LlmD | Routing::Kvaware)
+    }
+
+    /// True if the policy weighs the cached tokens of replicas (`router::cache`).
+    pub fn weighs_caches(self) -> bool {
+        matches!(self, Routing::DynamoKv | Routing::LlmD | Routing::CacheAware | Routing::Kvaware)
+    }
+}
+
+/// `[fleet.routing]`: weights and thresholds of the routers that weigh cached prefixes, by each router's own names and
+/// defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoutingSpec {
+    #[doc = about!("fleet.routing.overlap_score_credit")]
+    pub overlap_score_credit: f64,
+    #[doc = about!("fleet.routing.host_cache_hit_weight")]
+    pub host_cache_hit_weight: f64,
+    #[doc = about!("fleet.routing.prefill_load_scale")]
+    pub prefill_load_scale: f64,
+    #[doc = about!("fleet.routing.decode_active_request_weight")]
+    pub decode_active_request_weight: f64,
+    #[doc = about!("fleet.routing.router_temperature")]
+    pub router_temperature: f64,
+    #[doc = about!("fleet.routing.prefix_cache_weight")]
+    pub prefix_cache_weight: f64,
+    #[doc = about!("fleet.routing.host_prefix_cache_weight")]
+    pub host_prefix_cache_weight: f64,
+    #[doc = about!("fleet.routing.lora_affinity_weight")]
+    pub lora_affinity_weight: f64,
+    #[doc = about!("fleet.routing.queue_weight")]
+    pub queue_weight: f64,
+    #[doc = about!("fleet.routing.kv_cache_utilization_weight")]
+    pub kv_cache_utilization_weight: f64,
+    #[doc = about!("fleet.routing.cache_threshold")]
+    pub cache_threshold: f64,
+    #[doc = about!("fleet.routing.balance_abs_threshold")]
+    pub balance_abs_threshold: f64,
+    #[doc = about!("fleet.routing.balance_rel_threshold")]
+    pub balance_rel_threshold: f64,
+    #[doc = about!("fleet.routing.kv_aware_threshold")]
+    pub kv_aware_threshold: f64,
+    #[doc = about!("fleet.routing.event_delay_s")]
+    pub event_delay_s: f64,
+}
+
+impl Default for RoutingSpec {
+    /// Defaults of Dynamo 1.6.1 (`dynamo-kv-router/src/scheduling/config.rs`), llm-d inference scheduler 520af478
+    /// (`pkg/epp/config/loader/defaults.go`), SGLang's model gateway (command line, 2026) and vLLM production stack a6c01db0
+    /// (`src/vllm_router/parsers/parser.py`).
+    fn default() -> RoutingSpec {
+        RoutingSpec {
+            overlap_score_credit: 1.0,
+            host_cache_hit_weight: 0.75,
+            prefill_load_scale: 1.0,
+            decode_active_request_weight: 0.0,
+            router_temperature: 0.0,
+            prefix_cache_weight: 3.0,
+            host_prefix_cache_weight: 0.0,
+            lora_affinity_weight: 0.0,
+            queue_weight: 2.0,
+            kv_cache_utilization_weight: 2.0,
+            cache_threshold: 0.3,
+            balance_abs_threshold: 64.0,
+            balance_rel_threshold: 1.5,
+            kv_aware_threshold: 2000.0,
+            event_delay_s: 0.0,
+        }
+    }
+}
+
+impl RoutingSpec {
+    /// Refuses weights and thresholds that are negative or not finite.
+    ///
+    /// # Errors
+    /// The error names the key, the value found and the accepted values.
+    pub fn check(&self, place: &str) -> Result<()> {
+        let values = [
+            ("overlap_score_credit", self.overlap_score_credit, MOST_WEIGHT),
+            ("host_cache_hit_weight", self.host_cache_hit_weight, MOST_WEIGHT),
+            ("host_prefix_cache_weight", self.host_prefix_cache_weight, MOST_WEIGHT),
+            ("prefill_load_scale", self.prefill_load_scale, MOST_WEIGHT),
+            ("decode_active_request_weight", self.decode_active_request_weight, MOST_WEIGHT),
+            ("router_temperature", self.router_temperature, MOST_WEIGHT),
+            ("prefix_cache_weight", self.prefix_cache_weight, MOST_WEIGHT),
+            ("lora_affinity_weight", self.lora_affinity_weight, MOST_WEIGHT),
+            ("queue_weight", self.queue_weight, MOST_WEIGHT),
+            ("kv_cache_utilization_weight", self.kv_cache_utilization_weight, MOST_WEIGHT),
+            ("cache_threshold", self.cache_threshold, 1.0),
+            ("balance_abs_threshold", self.balance_abs_threshold, 1e9),
+            ("balance_rel_threshold", self.balance_rel_threshold, 1e9),
+            ("kv_aware_threshold", self.kv_aware_threshold, 1e9),
+            ("event_delay_s", self.event_delay_s, LONGEST_S),
+        ];
+        for (key, found, most) in values {
+            if !(0.0..=most).contains(&found) {
+                let accepted = format!("0 to {most}");
+                return Err(Error::field(place, format!("fleet.routing.{key}"), found, accepted));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Largest weight of a replica on other accelerators relative to an own replica; the smallest weight is the inverse.
+pub const MOST_WEIGHT: f64 = 1e3;
+/// Most replicas with autoscaling.
+const MOST_REPLICAS: u64 = 1024;
+/// Longest start-up or idle time in seconds: a day.
+const LONGEST_S: f64 = 86_400.0;
+/// Shortest interval of a schedule in seconds.
+const SHORTEST_S: f64 = 0.001;
+
+/// `[fleet.autoscale]`: replicas that start and stop with the load.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AutoscaleSpec {
+    #[doc = about!("fleet.autoscale.target_in_flight")]
+    pub target_in_flight: u64,
+    #[doc = about!("fleet.autoscale.min_replicas")]
+    #[serde(default = "one")]
+    pub min_replicas: u64,
+    #[doc = about!("fleet.autoscale.max_replicas")]
+    pub max_replicas: u64,
+    #[doc = about!("fleet.autoscale.startup_s")]
+    pub startup_s: f64,
+    #[doc = about!("fleet.autoscale.idle_s")]
+    pub idle_s: f64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+impl AutoscaleSpec {
+    /// Refuses values that are out of range.
+    pub fn check(&self, place: &str) -> Result<()> {
+        let counts = [
+            ("target_in_flight", self.target_in_flight, 1 << 20),
+            ("max_replicas", self.max_replicas, MOST_REPLICAS),
+            ("min_replicas", self.min_replicas, self.max_replicas),
+        ];
+        for (key, found, most) in counts {
+            if !(1..=most).contains(&found) {
+                let accepted = format!("1 to {most}");
+                return Err(Error::field(place, format!("fleet.autoscale.{key}"), found, accepted));
+            }
+        }
+        for (key, found) in [("startup_s", self.startup_s), ("idle_s", self.idle_s)] {
+            if !(0.0..=LONGEST_S).contains(&found) {
+                let accepted = format!("0 to {LONGEST_S} seconds");
+                return Err(Error::field(place, format!("fleet.autoscale.{key}"), found, accepted));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `[fleet.schedule]`: numbers of replicas over time.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleSpec {
+    #[doc = about!("fleet.schedule.interval_s")]
+    pub interval_s: f64,
+    #[doc = about!("fleet.schedule.startup_s")]
+    #[serde(default)]
+    pub startup_s: f64,
+    #[doc = about!("fleet.schedule.replicas")]
+    pub replicas: Vec<u64>,
+}
+
+impl ScheduleSpec {
+    /// Refuses values that are out of range; `section` names them in errors.
+    pub fn check(&self, place: &str, section: &str) -> Result<()> {
+        let refuse = |key: &str, found: String, accepted: String| {
+            Err(Error::field(place, format!("{section}.{key}"), found, accepted))
+        };
+        if !(SHORTEST_S..=LONGEST_S).contains(&self.interval_s) {
+            let accepted = format!("{SHORTEST_S} to {LONGEST_S} seconds");
+            return refuse("interval_s", self.interval_s.to_string(), accepted);
+        }
+        if !(0.0..=LONGEST_S).contains(&self.startup_s) {
+            return refuse("startup_s", self.startup_s.to_string(), format!("0 to {LONGEST_S} seconds"));
+        }
+        if self.replicas.is_empty() {
+            return refuse(
+                "replicas",
+                "empty".to_owned(),
+                "a number for each interval, as [1, 3, 2]".to_owned(),
+            );
+        }
+        match self.replicas.iter().find(|n| !(1..=MOST_REPLICAS).contains(*n)) {
+            Some(n) => refuse("replicas", n.to_string(), format!("numbers from 1 to {MOST_REPLICAS}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Largest number of replicas in the schedule.
+    pub fn most(&self) -> u64 {
+        self.replicas.iter().copied().max().unwrap_or(1)
+    }
+}
+
+/// A pool of equal replicas: one of the tables `prefill`, `decode` and `beside` of `[fleet]`. Absent keys default to
+/// `[parallelism]` and `[engine]`.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PoolSpec {
+    #[doc = about!("fleet.decode.accelerator")]
+    pub accelerator: Option<String>,
+    #[doc = about!("fleet.decode.replicas")]
+    pub replicas: Option<u64>,
+    #[doc = about!("fleet.decode.router")]
+    pub router: Option<Routing>,
+    #[doc = about!("fleet.decode.tp")]
+    pub tp: Option<u64>,
+    #[doc = about!("fleet.decode.pp")]
+    pub pp: Option<u64>,
+    #[doc = about!("fleet.decode.ep")]
+    pub ep: Option<u64>,
+    #[doc = about!("fleet.decode.attention_dp")]
+    pub attention_dp: Option<u64>,
+    #[doc = about!("fleet.decode.max_num_seqs")]
+    pub max_num_seqs: Option<u64>,
+    #[doc = about!("fleet.decode.max_num_batched_tokens")]
+    pub max_num_batched_tokens: Option<u64>,
+    #[doc = about!("fleet.decode.num_gpu_blocks")]
+    pub num_gpu_blocks: Option<u64>,
+}
+
+/// Links between accelerators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkKind {
+    /// Link within a node: the accelerator's `link`.
+    Nvlink,
+    /// Link between nodes: the accelerator's `network`.
+    Network,
+    /// PCIe link, through the host.
+    Pcie,
+}
+
+impl LinkKind {
+    /// Name of the value in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            LinkKind::Nvlink => "nvlink",
+            LinkKind::Network => "network",
+            LinkKind::Pcie => "pcie",
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Engines by name, and their versions.
+//!
+//! Knows: the names of engines, and the scheduler of each. No other file compares names of engines: other code matches
+//! on [`EngineKind`]. Knows nothing about how an engine schedules.
+
+use super::SchedulerKind;
+use roofcast_facts::version::Version;
+use std::cmp::Ordering;
+
+/// An engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum EngineKind {
+    /// vLLM.
+    #[default]
+    Vllm,
+    /// SGLang.
+    Sglang,
+    /// TensorRT-LLM.
+    TensorrtLlm,
+    /// llama.cpp.
+    LlamaCpp,
+    /// Hugging Face transformers, a library without a server.
+    Transformers,
+    /// An engine for which the code has no rules; the catalog may have measured times for it.
+    Other,
+}
+
+impl EngineKind {
+    /// Engines for which the code has rules.
+    pub const NAMED: [EngineKind; 5] = [
+        EngineKind::Vllm,
+        EngineKind::Sglang,
+        EngineKind::TensorrtLlm,
+        EngineKind::LlamaCpp,
+        EngineKind::Transformers,
+    ];
+
+    /// Name in a spec of an engine that is written without points and dashes, as `llamacpp` or `trtllm`.
+    pub(crate) fn spelled(text: &str) -> Option<&'static str> {
+        let joined = |name: &str| name.replace(['.', '-', '_', ' '], "").to_lowercase();
+        let asked = match joined(text).as_str() {
+            "trtllm" => "tensorrtllm".to_owned(),
+            other => other.to_owned(),
+        };
+        EngineKind::NAMED.iter().map(|kind| kind.name()).find(|name| joined(name) == asked)
+    }
+
+    /// The engine called `name` in a spec or in a measured row.
+    pub fn of(name: &str) -> EngineKind {
+        EngineKind::NAMED.into_iter().find(|kind| kind.name() == name).unwrap_or(EngineKind::Other)
+    }
+
+    /// Name of the engine in a spec.
+    pub fn name(self) -> &'static str {
+        match self {
+            EngineKind::Vllm => "vllm",
+            EngineKind::Sglang => "sglang",
+            EngineKind::TensorrtLlm => "tensorrt-llm",
+            EngineKind::LlamaCpp => "llama.cpp",
+            EngineKind::Transformers => "transformers",
+            EngineKind::Other => "other",
+        }
+    }
+
+    /// The oldest and the newest version whose memory and scheduling are known to the code, from the engine's source or
+    /// from measurements.
+    fn known(self) -> Option<[&'static str; 2]> {
+        match self {
+            EngineKind::Vllm => Some(["0.8.0", "0.33.0"]),
+            EngineKind::Sglang => Some(["0.4.2", "0.5.23"]),
+            EngineKind::TensorrtLlm => Some(["1.0.0", "1.3.0rc23"]),
+            EngineKind::LlamaCpp => Some(["b3000", "b11434"]),
+            EngineKind::Transformers | EngineKind::Other => None,
+        }
+    }
+
+    /// Name and version of an engine, written together as package managers and images do: `vllm==0.11.2`,
+    /// `vllm:v0.11.2`, `vllm@0.11.2`, `vllm 0.11.2`; `None` for a bare name and for a range.
+    pub(crate) fn pinned(text: &str) -> Option<(&str, &str)> {
+        let (name, rest) = text.split_at(text.find(['=', ':', '@', ' '])?);
+        let version = rest.strip_prefix("==").or_else(|| rest.get(1..))?.trim();
+        let plain = |c: char| c.is_alphanumeric() || "._-".contains(c);
+        let pinned = name.chars().all(plain) && !version.starts_with(['=', '~']);
+        Version::parse(version).filter(|_| pinned).map(|_| (name, version))
+    }
+
+    /// Scheduler of the engine; `None` if roofcast does not implement it.
+    pub fn scheduler(self) -> Option<SchedulerKind> {
+        match self {
+            EngineKind::Vllm => Some(SchedulerKind::Vllm),
+            EngineKind::Sglang => Some(SchedulerKind::Sglang),
+            EngineKind::TensorrtLlm => Some(SchedulerKind::TensorrtLlm),
+            EngineKind::LlamaCpp => Some(SchedulerKind::LlamaCpp),
+            EngineKind::Transformers | EngineKind::Other => None,
+        }
+    }
+
+    /// The engine that has `scheduler`; `None` for a policy that no named engine has today.
+    pub(super) fn with(scheduler: SchedulerKind) -> Option<EngineKind> {
+        match scheduler {
+            SchedulerKind::VllmV0 => Some(EngineKind::Vllm),
+            SchedulerKind::TensorrtLlmMaxUtilization => Some(EngineKind::TensorrtLlm),
+            other => EngineKind::NAMED.into_iter().find(|kind| kind.scheduler() == Some(other)),
+        }
+    }
+}
+
+/// An engine, and its version.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Release {
+    /// The engine.
+    pub kind: EngineKind,
+    /// Name of the engine as given, also for an engine without rules in the code.
+    pub name: String,
+    /// Version, as in `0.11.2`; `None` for the newest.
+    pub version: Option<String>,
+}
+
+impl Release {
+    /// The release of the engine called `name`.
+    pub(crate) fn new(name: &str, version: Option<&str>) -> Release {
+        Release { kind: EngineKind::of(name), name: name.to_owned(), version: version.map(str::to_owned) }
+    }
+
+    /// Sentence about a version outside the known versions; `None` for a known version, or without a version.
+    pub(crate) fn assumption(&self) -> Option<String> {
+        let (own, [oldest, newest]) = (self.version.as_deref()?, self.kind.known()?);
+        let outside = match (Version::compare(own, oldest), Version::compare(own, newest)) {
+            (Some(Ordering::Less), _) => "is older than",
+            (_, Some(Ordering::Greater)) => "is newer than",
+            (None, _) => "has no place among",
+            _ => return None,
+        };
+        let rules = if outside == "is older than" { oldest } else { newest };
+        Some(format!(
+            "{} {own} {outside} the releases that are known, {oldest} to {newest}: memory and scheduling by the rules of {rules}",
+            self.name
+        ))
+    }
+
+    /// True for version `first` and later ones. A version that cannot be ordered counts as the newest.
+    pub fn is_since(&self, first: &str) -> bool {
+        self.version.as_deref().is_none_or(|own| Version::compare(own, first) != Some(Ordering::Less))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_beyond_the_known_ones_are_told() {
+        let told = |name, version| Release::new(name, Some(version)).assumption().unwrap_or_default();
+        for (name, version) in [
+            ("vllm", "0.8.0"),
+            ("vllm", "v0.33.0"),
+            ("sglang", "0.5.23"),
+            ("tensorrt-llm", "1.2.0rc6"),
+            ("llama.cpp", "b6325"),
+        ] {
+            assert_eq!(told(name, version), "");
+        }
+        assert!(
+            told("vllm", "0.7.3").contains("is older than")
+                && told("vllm", "0.7.3").ends_with("rules of 0.8.0")
+        );
+        assert!(
+            told("sglang", "0.6.0").contains("is newer than")
+                && told("sglang", "0.6.0").ends_with("rules of 0.5.23")
+        );
+        assert!(told("vllm", "nightly").contains("has no place among"));
+        assert_eq!(
+            (told("transformers", "4.0"), Release::new("vllm", None).assumption()),
+            (String::new(), None)
+        );
+    }
+
+    #[test]
+    fn a_name_is_its_engine_and_any_other_is_another() {
+        for kind in EngineKind::NAMED {
+            assert_eq!(EngineKind::of(kind.name()), kind);
+        }
+        assert_eq!(EngineKind::of("tgi"), EngineKind::Other);
+    }
+
+    #[test]
+    fn names_without_points_and_dashes() {
+        for (text, name) in [
+            ("vLLM", Some("vllm")),
+            ("llamacpp", Some("llama.cpp")),
+            ("llama_cpp", Some("llama.cpp")),
+            ("TensorRT-LLM", Some("tensorrt-llm")),
+            ("trtllm", Some("tensorrt-llm")),
+            ("trt-llm", Some("tensorrt-llm")),
+            ("ollama", None),
+            ("", None),
+        ] {
+            assert_eq!(EngineKind::spelled(text), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_version_behind_a_name() {
+        for text in ["vllm==0.10.2", "vllm:0.10.2", "vllm@0.10.2", "vllm 0.10.2", "vllm= 0.10.2"] {
+            assert_eq!(EngineKind::pinned(text), Some(("vllm", "0.10.2")), "{text}");
+        }
+        assert_eq!(EngineKind::pinned("vllm:v0.10.2"), Some(("vllm", "v0.10.2")));
+        for text in
+            ["vllm", "llama.cpp", "vllm>=0.10", "vllm~=0.10", "vllm:latest", "vllm==", "vllm===0.10", ""]
+        {
+            assert_eq!(EngineKind::pinned(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Arrival times of requests.
+//!
+//! Knows: arrival processes, their rates, and how the next time of an open process is drawn. Knows nothing about the
+//! requests that arrive.
+
+use super::length::Length;
+use super::random::{Ahead, Purpose, Stream};
+use super::trace::{MOST_SECONDS, Trace, TraceFormat};
+use roofcast_facts::error::{Error, Result, shown};
+use roofcast_facts::units::Picoseconds;
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// An arrival process.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Arrivals {
+    /// Independent arrivals (a Poisson process).
+    Poisson {
+        /// Requests per second.
+        rate: f64,
+    },
+    /// Evenly spaced arrivals, the first at time 0.
+    Constant {
+        /// Requests per second.
+        rate: f64,
+    },
+    /// Gamma-distributed gaps between arrivals; burstiness 1 is Poisson, smaller values are burstier.
+    Gamma {
+        /// Requests per second.
+        rate: f64,
+        /// Shape parameter of the gaps' distribution.
+        burstiness: f64,
+    },
+    /// Independent arrivals at a rate that changes linearly and then stays constant.
+    Ramp {
+        /// Requests per second at the start.
+        from: f64,
+        /// Requests per second at the end.
+        to: f64,
+        /// Duration of the change, in seconds.
+        over_s: f64,
+    },
+    /// `size` requests at once, every `every_s` seconds; all requests at once if neither is given.
+    Burst {
+        /// Number of requests per burst.
+        size: Option<u64>,
+        /// Seconds from one burst to the next.
+        every_s: Option<f64>,
+    },
+    /// All requests arrive at the start.
+    Offline,
+    /// A fixed number of users, each with one request in flight or thinking.
+    ClosedLoop {
+        /// Number of users.
+        concurrency: u64,
+        /// Mean in seconds of the exponentially distributed time from an answer to the user's next request; 0 if
+        /// absent.
+        think_s: Option<f64>,
+        /// Seconds over which the users begin, one after another; all begin at once if absent. Requests sent during
+        /// this time are additional to the run's requests and are not judged.
+        ramp_s: Option<f64>,
+        /// Seconds from a request's last step until the user's next request is at the server, without think time;
+        /// [`TURN_ROUND`](super::TURN_ROUND) if absent.
+        turn_round_s: Option<f64>,
+    },
+    /// Conversations: the prompt of each turn is all earlier text of the conversation plus new text. Prompt lengths
+    /// count only the new text.
+    Sessions {
+        /// New conversations per second, independent of each other; an alternative to `concurrency`.
+        rate: Option<f64>,
+        /// Number of conversations in progress at one time; the next begins when one ends.
+        concurrency: Option<u64>,
+        /// Number of turns per conversation.
+        turns: Length,
+        /// Mean in seconds of the exponentially distributed time from an answer to the next turn; 0 if absent.
+        think_s: Option<f64>,
+    },
+    /// Arrival times as recorded in a trace.
+    Trace {
+        /// Path of the trace file.
+        path: String,
+        /// Format of the file; detected from the first line if absent.
+        format: Option<TraceFormat>,
+        /// Factor on recorded times; values below 1 are faster.
+        scale: Option<f64>,
+        /// Number of recorded sessions in progress at any time, in place of their recorded start times.
+        concurrency: Option<u64>,
+        /// Contents of the file; `None` until it is loaded.
+        #[serde(skip)]
+        recorded: Option<Arc<Trace>>,
+    },
+}
+
+/// Conversations that begin at a rate, whatever the number in progress.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Conversations {
+    /// Conversations that begin per second.
+    pub per_s: f64,
+    /// Mean number of turns.
+    pub turns: f64,
+    /// Mean seconds between an answer and the next turn.
+    pub think_s: f64,
+}
+
+impl Arrivals {
+    /// Mean requests per second: of a ramp while it rises, of a trace over its duration. `None` for conversations, and
+    /// if arrivals depend on answers or all come at once.
+    pub fn rate(&self) -> Option<f64> {
+        match self {
+            Arrivals::Poisson { rate } | Arrivals::Constant { rate } | Arrivals::Gamma { rate, .. } => {
+                Some(*rate)
+            }
+            Arrivals::Ramp { from, to, .. } => Some((from + to) / 2.0),
+            Arrivals::Burst { size: Some(size), every_s: Some(every) } => Some(*size as f64 / every),
+            Arrivals::Trace { recorded: Some(trace), scale, .. } if trace.sessions.is_empty() => {
+                trace.rate().map(|rate| rate / scale.unwrap_or(1.0))
+            }
+            _ => None,
+        }
+    }
+
+    /// Conversations that begin at a rate; `None` for other arrivals.
+    pub fn conversations(&self) -> Option<Conversations> {
+        let Arrivals::Sessions { rate: Some(per_s), turns, think_s, .. } = self else { return None };
+        let turns = turns.mean(super::empirical::LengthSide::Input);
+        Some(Conversations { per_s: *per_s, turns, think_s: think_s.unwrap_or(0.0) })
+    }
+
+    /// Number of users whose first requests, out of `total` requests, are all sent at the start; 0 if users begin one
+    /// after another, if every user has but one request, and for other arrivals.
+    pub fn first_wave(&self, total: u64) -> u64 {
+        match self {
+            Arrivals::ClosedLoop { concurrency, .. }
+                if self.ramped() == Picoseconds::ZERO && (2..total).contains(concurrency) =>
+            {
+                *concurrency
+            }
+            _ => 0,
+        }
+    }
+
+    /// Time at which all users of a closed loop have begun.
+    pub fn ramped(&self) -> Picoseconds {
+        match self {
+            Arrivals::ClosedLoop { ramp_s: Some(ramp), .. } => Picoseconds::from_seconds(*ramp),
+            _ => Picoseconds::ZERO,
+        }
+    }
+
+    /// The squared coefficient of variation of the gaps between arrivals. In bursts of n, n − 1 gaps are 0 and one is
+    /// the whole interval, which gives n − 1.
+    pub fn cv2(&self) -> f64 {
+        match self {
+            Arrivals::Poisson { .. } | Arrivals::Ramp { .. } => 1.0,
+            Arrivals::Gamma { burstiness, .. } => 1.0 / burstiness,
+            Arrivals::Burst { size: Some(size), .. } => *size as f64 - 1.0,
+            Arrivals::Trace { recorded: Some(trace), .. } => trace.cv2(),
+            _ => 0.0,
+        }
+    }
+
+    pub(super) fn check(&self, place: &str, requests: u64) -> Result<()> {
+        let positive = |field: &str, v: f64| {
+            number(place, field, v, v > 0.0 && v <= 1e9, "a number above 0, up to 10^9")
+        };
+        let think = |v: &Option<f64>| {
+            let v = v.unwrap_or(0.0);
+            number(place, "think_s", v, (0.0..=1e6).contains(&v), "seconds from 0 to 10^6")
+        };
+        let lasts = |field: &str, v: f64| {
+            let accepted = format!("all {requests} requests within {MOST_SECONDS} s");
+            number(place, field, v, requests as f64 / v <= MOST_SECONDS, &accepted)
+        };
+        match self {
+            Arrivals::Poisson { rate } | Arrivals::Constant { rate } => {
+                positive("rate", *rate).and_then(|()| lasts("rate", *rate))
+            }
+            Arrivals::Gamma { rate, burstiness } => {
+                positive("rate", *rate).and_then(|()| lasts("rate", *rate))?;
+                let sane = (1e-3..=1e6).contains(burstiness);
+                number(place, "burstiness", *burstiness, sane, "a number from 0.001 to 10^6")
+            }
+            Arrivals::Ramp { from, to, over_s } => {
+                number(place, "from", *from, (0.0..=1e9).contains(from), "a number from 0")?;
+                positive("to", *to).and_then(|()| lasts("to", *to))?;
+                number(place, "over_s", *over_s, *over_s > 0.0 && *over_s <= MOST_SECONDS, "seconds above 0")
+            }
+            Arrivals::Burst { size: None, every_s: None } | Arrivals::Offline => Ok(()),
+            Arrivals::Burst { size: Some(size), every_s: Some(every) } => {
+                positive("size", *size as f64)?;
+                positive("every_s", *every)?;
+                lasts("every_s", *size as f64 / every)
+            }
+            Arrivals::Burst { .. } => {
+                Err(Error::field(place, "workload.arrivals", "one of `size` and `every_s`", "both, or none"))
+            }
+            Arrivals::ClosedLoop { concurrency, think_s, ramp_s, turn_round_s } => {
+                check_concurrency(place, *concurrency)?;
+                let ramp = ramp_s.unwrap_or(0.0);
+                number(place, "ramp_s", ramp, (0.0..=1e6).contains(&ramp), "seconds from 0 to 10^6")?;
+                let turn_round = turn_round_s.unwrap_or(0.0);
+                let sane = (0.0..=1e6).contains(&turn_round);
+                number(place, "turn_round_s", turn_round, sane, "seconds from 0 to 10^6")?;
+                think(think_s)
+            }
+            Arrivals::Sessions { .. } => self.check_sessions(place, requests).and_then(|()| match self {
+                Arrivals::Sessions { think_s, .. } => think(think_s),
+                _ => Ok(()),
+            }),
+            Arrivals::Trace { scale, recorded, concurrency, .. } => {
+                check_replayed(place, recorded.as_deref(), *concurrency)?;
+                check_trace(place, scale.unwrap_or(1.0), recorded.as_deref())
+            }
+        }
+    }
+
+    fn check_sessions(&self, place: &str, requests: u64) -> Result<()> {
+        let Arrivals::Sessions { rate, concurrency, turns, .. } = self else { return Ok(()) };
+        turns.check(place, "workload.arrivals.turns", super::empirical::LengthSide::Input)?;
+        if turns.source().is_some() {
+            let accepted = "a whole number, or kind = \"fixed\", \"uniform\" or \"lognormal\"";
+            return Err(Error::field(place, "workload.arrivals.turns", "empirical", accepted));
+        }
+        match (rate, concurrency) {
+            (Some(rate), None) => {
+                let sane = *rate > 0.0 && *rate <= 1e9 && requests as f64 / rate <= MOST_SECONDS;
+                number(place, "rate", *rate, sane, "a number above 0 that ends within 10^7 s")
+            }
+            (None, Some(users)) => check_concurrency(place, *users),
+            _ => Err(Error::field(
+                place,
+                "workload.arrivals",
+                "not one pace",
+                "one of `rate` and `concurrency`",
+            )),
+        }
+    }
+}
+
+/// Refuses a number of users that would need too much memory: all users are ready at the start, with one word each.
+fn check_concurrency(place: &str, users: u64) -> Result<()> {
+    let sane = (1..=1_000_000).contains(&users);
+    number(place, "concurrency", users as f64, sane, "a whole number from 1 to 10^6")
+}
+
+fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> Result<()> {
+    if sane {
+        return Ok(());
+    }
+    Err(Error::field(place, format!("workload.arrivals.{field}"), shown(found), accepted))
+}
+
+/// Refuses an impossible number of sessions in progress, or any number for a trace without sessions.
+fn check_replayed(place: &str, recorded: Option<&Trace>, concurrency: Option<u64>) -> Result<()> {
+    let Some(users) = concurrency else { return Ok(()) };
+    if recorded.is_some_and(|trace| trace.sessions.is_empty()) {
+        let accepted = "omitted: the trace has requests at their times, no sessions";
+        return Err(Error::field(place, "workload.arrivals.concurrency", users, accepted));
+    }
+    check_concurrency(place, users)
+}
+
+fn check_trace(place: &str, scale: f64, recorded: Option<&Trace>) -> Result<()> {
+    let last = recorded.and_then(|trace| trace.requests.last()).map_or(0.0, |last| last.at.seconds());
+    let sane = scale.is_finite() && scale > 0.0 && last * scale <= MOST_SECONDS;
+    number(place, "scale", scale, sane, "a number above 0 that ends the trace within 10^7 s")?;
+    if recorded.is_some_and(|trace| !trace.timed) {
+        let accepted = "a trace with times; lengths alone are for kind = \"empirical\"";
+        return Err(Error::field(place, "workload.arrivals.path", "a file without times", accepted));
+    }
+    Ok(())
+}
+
+/// Clock of an open arrival process: produces its times in order.
+#[derive(Debug, Clone)]
+pub(super) struct Clock {
+    pace: Pace,
+    stream: Stream,
+    at: Picoseconds,
+    drawn: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Pace {
+    Poisson {
+        mean: f64,
+        gaps: Ahead<Picoseconds>,
+    },
+    Gamma {
+        mean: f64,
+        shape: f64,
+    },
+    Constant {
+        rate: f64,
+    },
+    /// `sum` is the expected number of arrivals so far; each arrival adds an exponential draw.
+    Ramp {
+        from: f64,
+        to: f64,
+        over: f64,
+        sum: f64,
+    },
+    Burst {
+        size: u64,
+        every: f64,
+    },
+}
+
+impl Clock {
+    /// The clock of an open process; `None` for traces, and if arrivals depend on answers.
+    pub(super) fn new(arrivals: &Arrivals, seed: u64) -> Option<Clock> {
+        let pace = match *arrivals {
+            Arrivals::Poisson { rate } | Arrivals::Sessions { rate: Some(rate), .. } => {
+                Pace::Poisson { mean: 1.0 / rate, gaps: Ahead::new() }
+            }
+            Arrivals::Gamma { rate, burstiness } => {
+                Pace::Gamma { mean: 1.0 / (rate * burstiness), shape: burstiness }
+            }
+            Arrivals::Constant { rate } => Pace::Constant { rate },
+            Arrivals::Ramp { from, to, over_s } => Pace::Ramp { from, to, over: over_s, sum: 0.0 },
+            Arrivals::Burst { size, every_s } => {
+                Pace::Burst { size: size.unwrap_or(u64::MAX), every: every_s.unwrap_or(0.0) }
+            }
+            Arrivals::Offline => Pace::Burst { size: u64::MAX, every: 0.0 },
+            Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. } | Arrivals::Trace { .. } => return None,
+        };
+        let stream = Stream::new(seed, Purpose::Arrivals);
+        Some(Clock { pace, stream, at: Picoseconds::ZERO, drawn: 0 })
+    }
+
+    /// The next arrival time. Random processes start with a gap, the others at 0.
+    #[inline(always)]
+    pub(super) fn next(&mut self) -> Picoseconds {
+        let drawn = self.drawn;
+        self.drawn += 1;
+        self.at = match &mut self.pace {
+            Pace::Poisson { mean, gaps } => {
+                let stream = &mut self.stream;
+                self.at + gaps.next(|| stream.exponentials().map(|draw| gap(*mean * draw)))
+            }
+            Pace::Gamma { mean, shape } => self.at + gap(*mean * self.stream.gamma(*shape)),
+            Pace::Constant { rate } => Picoseconds::from_seconds(drawn as f64 / *rate),
+            Pace::Burst { size, every } => Picoseconds::from_seconds((drawn / *size) as f64 * *every),
+            Pace::Ramp { from, to, over, sum } => {
+                *sum += self.stream.exponential();
+                Picoseconds::from_seconds(ramp_time(*from, *to, *over, *sum))
+            }
+        };
+        self.at
+    }
+}
+
+/// A gap of `seconds`, rounded by adding one half: `round` would be a function call on plain x86-64.
+fn gap(seconds: f64) -> Picoseconds {
+    Picoseconds((seconds * 1e12 + 0.5) as u64)
+}
+
+/// Time in seconds at which `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to`
+/// per second after that.
+fn ramp_time(from: f64, to: f64, over: f64, sum: f64) -> f64 {
+    let rising = (from + to) / 2.0 * over;
+    if sum >= rising {
+        return over + (sum - rising) / to;
+    }
+    let slope = (to - from) / over;
+    2.0 * sum / (from + (from * from + 2.0 * slope * sum).max(0.0).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(arrivals: &Arrivals, count: usize) -> Vec<f64> {
+        let mut clock = Clock::new(arrivals, 5).unwrap();
+        (0..count).map(|_| clock.next().seconds()).collect()
+    }
+
+    #[test]
+    fn a_ramp_by_hand() {
+        // A ramp from 1/s to 3/s over 10 s: 20 arrivals are expected in that time, of which 1·5 + 0.2·25/2 = 7.5 by t =
+        // 5 s.
+        assert!((ramp_time(1.0, 3.0, 10.0, 7.5) - 5.0).abs() < 1e-12);
+        assert!((ramp_time(1.0, 3.0, 10.0, 20.0) - 10.0).abs() < 1e-12);
+        assert!((ramp_time(1.0, 3.0, 10.0, 26.0) - 12.0).abs() < 1e-12);
+        // A ramp from 3/s to 1/s: 12.5 by 5 s.
+        assert!((ramp_time(3.0, 1.0, 10.0, 12.5) - 5.0).abs() < 1e-12);
+        // A ramp from 0: t²/2 · 0.1 = 0.2 at 2 s.
+        assert!((ramp_time(0.0, 1.0, 10.0, 0.2) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_ramp_has_as_many_arrivals_as_expected() {
+        // A ramp from 100/s to 300/s over 100 s: 20,000 arrivals by the end, of which 100·50 + 2·2500/2 = 7500 in the
+        // first half.
+        let ramp = Arrivals::Ramp { from: 100.0, to: 300.0, over_s: 100.0 };
+        let times = times(&ramp, 30_000);
+        let by = |s: f64| times.iter().filter(|t| **t <= s).count() as f64;
+        // Counts are Poisson-distributed: the standard deviation is the root of the mean.
+        assert!((by(50.0) - 7500.0).abs() < 5.0 * 7500_f64.sqrt());
+        assert!((by(100.0) - 20_000.0).abs() < 5.0 * 20_000_f64.sqrt());
+    }
+
+    #[test]
+    fn gamma_gaps_have_their_mean_and_spread() {
+        let (rate, burstiness, n) = (4.0, 0.5, 100_000);
+        let times = times(&Arrivals::Gamma { rate, burstiness }, n);
+        let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - 0.25).powi(2)).sum::<f64>() / gaps.len() as f64;
+        // Mean 1/4, variance (1/4)²/0.5 = 0.125. The variance itself has excess kurtosis 6/0.5 = 12, so 0.125²·(12 +
+        // 2)/n.
+        assert!((mean - 0.25).abs() < 5.0 * (0.125 / n as f64).sqrt());
+        assert!((variance - 0.125).abs() < 5.0 * (0.125 * 0.125 * 14.0 / n as f64).sqrt());
+    }
+
+    #[test]
+    fn bursts_come_together() {
+        let bursts = Arrivals::Burst { size: Some(2), every_s: Some(1.5) };
+        assert_eq!(times(&bursts, 5), [0.0, 0.0, 1.5, 1.5, 3.0]);
+        assert_eq!((bursts.rate(), bursts.cv2()), (Some(2.0 / 1.5), 1.0));
+        assert_eq!(times(&Arrivals::Offline, 3), [0.0; 3]);
+        assert_eq!(times(&Arrivals::Burst { size: None, every_s: None }, 3), [0.0; 3]);
+    }
+}

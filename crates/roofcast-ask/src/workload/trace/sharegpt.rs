@@ -1,0 +1,45 @@
+//! JSON lines of conversations, without times.
+//!
+//! A line has lengths (`input_length` or `prompt_tokens`, `output_length` or `completion_tokens`), or `conversations`,
+//! whose first two texts are prompt and answer. The number of tokens of a text is estimated as a quarter of its UTF-8
+//! bytes, rounded up, which is a rule of thumb for English. For accurate lengths, tokenize the texts beforehand.
+
+use super::{Recording, json, plain};
+use roofcast_facts::error::Result;
+use roofcast_facts::units::Picoseconds;
+use serde::Deserialize;
+
+const BYTES_PER_TOKEN: usize = 4;
+
+#[derive(Deserialize)]
+struct Line {
+    #[serde(alias = "prompt_tokens", alias = "input_len")]
+    input_length: Option<u64>,
+    #[serde(alias = "completion_tokens", alias = "output_len")]
+    output_length: Option<u64>,
+    #[serde(default)]
+    conversations: Vec<Turn>,
+}
+
+#[derive(Deserialize)]
+struct Turn {
+    value: String,
+}
+
+pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
+    json::lines(text, recording, |line, found: Line, recording| {
+        let tokens = |turn: &Turn| turn.value.len().div_ceil(BYTES_PER_TOKEN) as u64;
+        let (input, output) = match (&found, found.conversations.as_slice()) {
+            (Line { input_length: Some(input), output_length: Some(output), .. }, _) => (*input, *output),
+            (_, [prompt, answer, ..]) => (tokens(prompt), tokens(answer)),
+            _ => {
+                let message =
+                    "expected input_length and output_length, or conversations of two texts or more";
+                return Err(recording.error(line, 1, message.into()));
+            }
+        };
+        let input = recording.tokens(line, 1, "input_length", input)?;
+        let output = recording.tokens(line, 1, "output_length", output)?;
+        recording.add(line, plain(Picoseconds::ZERO, input, output))
+    })
+}

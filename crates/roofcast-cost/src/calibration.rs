@@ -1,0 +1,297 @@
+//! Calibrations: times that engines add to measured kernels, efficiencies of unmeasured kernels, and bands of
+//! forecasts.
+//!
+//! Knows: the embedded `catalog/calibration/engines.toml`, and user files in its format, whose engines replace the
+//! embedded ones. Knows nothing about the fit that found the numbers; see `calibrate`.
+
+use crate::coefficients::{
+    AttentionKernel, Band, Coefficients, Constant, EngineTimes, Evidence, KernelEfficiency, KernelTimes,
+    Launches, ServerLoop,
+};
+use crate::kernel_time::evidence;
+use crate::profile::Profiles;
+use roofcast_ask::deployment::Deployment;
+use roofcast_ask::engine_settings::EngineSettings;
+use roofcast_ask::quantized_kernel::{precedes, running};
+use roofcast_ask::spec::Release;
+use roofcast_facts::accelerator::Accelerator;
+use roofcast_facts::error::{Error, Result};
+use roofcast_facts::precision::Dtype;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// Comment at the head of a calibration file.
+const HEAD: &str = "\
+# What engines add to measured kernels, shares of chips whose kernels nobody timed, and the bands of forecasts.
+# Times are in microseconds, host times those of a DGX H100's host. `prior` is what was published or measured elsewhere, `us` what `roofcast calibrate` found between
+# `least` and `most`; a number whose bounds are equal is not fitted.
+";
+const PLACE: &str = "catalog/calibration/engines.toml";
+const TEXT: &str = include_str!("../catalog/calibration/engines.toml");
+
+/// Times that engines add, efficiencies of unmeasured kernels, and bands of forecasts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Source of the numbers, for reports.
+    pub source: String,
+    /// Bands by depth of evidence.
+    #[serde(rename = "band", default)]
+    pub bands: Vec<Band>,
+    /// Efficiencies by the vendor of a chip; the first entry applies to all other vendors.
+    #[serde(default)]
+    pub shares: Vec<VendorShares>,
+    /// Numbers of engines. For each engine name the newest version comes first, then the differences of older
+    /// versions, newest to oldest.
+    #[serde(rename = "engine", default)]
+    pub engines: Vec<EngineNumbers>,
+    /// User's kernel times, which replace the embedded profiles.
+    #[serde(skip)]
+    pub profiles: Option<Profiles>,
+}
+
+/// Efficiencies of unmeasured kernels on a vendor's chips, as fractions of peak rates and bandwidths.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VendorShares {
+    /// Name of the vendor, as in `nvidia`.
+    pub(crate) vendor: String,
+    /// Efficiencies of GEMMs: fraction of the peak, then of the bandwidth.
+    pub(crate) gemm: [f64; 2],
+    /// Efficiencies of routed experts: fraction of the peak, then of the bandwidth.
+    pub(crate) experts: [f64; 2],
+    /// Efficiencies of attention and recurrences: fraction of the peak, then of the bandwidth.
+    pub(crate) attention: [f64; 2],
+    /// Efficiency of all-reduces: fraction of the link's bandwidth.
+    pub(crate) link: f64,
+    /// Fixed time of each kernel in microseconds, on top of its work at the efficiency.
+    pub(crate) start_us: f64,
+    /// Source of the figures.
+    pub(crate) source: String,
+}
+
+/// Numbers of one engine, or of its older versions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineNumbers {
+    /// Name of the engine, as in `vllm`.
+    pub name: String,
+    /// First version that these numbers do not apply to, with its month: `0.14.0 (2026-01)`; absent for the newest
+    /// numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Source of the priors and bounds.
+    pub(crate) source: String,
+    /// Numbers by name. Numbers that an older version does not list are taken from the next newer version.
+    pub times: BTreeMap<String, Constant>,
+}
+
+/// Calibration key: the properties of a deployment that select measured and fitted numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct CalibrationKey<'a> {
+    /// The chip.
+    pub(crate) accelerator: &'a Accelerator,
+    /// The engine's name, version and settings.
+    pub(crate) engine: &'a EngineSettings,
+    /// The weight format.
+    pub(crate) weights: &'a str,
+    /// Dtype of activations that the deployment requests, if any.
+    pub(crate) activations: Option<Dtype>,
+}
+
+impl<'a> CalibrationKey<'a> {
+    /// Returns the calibration key of a deployment.
+    pub fn of(deployment: &'a Deployment) -> CalibrationKey<'a> {
+        CalibrationKey {
+            accelerator: &deployment.accelerator,
+            engine: &deployment.engine,
+            weights: &deployment.weights,
+            activations: deployment.requested_formats().activations,
+        }
+    }
+}
+
+/// Host seconds per sequence in the engine's own loop when no Python server streams its tokens: within 3 to 10 µs
+/// (vLLM's pull request 46112, a mock of its core).
+const CORE_SEQUENCE: f64 = 5e-6;
+
+/// Returns the numbers of an engine, adjusted for engines whose tokens are not streamed by a Python server.
+fn served(times: EngineTimes, engine: &EngineSettings) -> EngineTimes {
+    let loop_sequence =
+        if engine.has_python_server() { times.loop_sequence } else { times.loop_sequence.min(CORE_SEQUENCE) };
+    EngineTimes { loop_sequence, ..times }
+}
+
+impl Calibration {
+    /// The embedded calibration.
+    pub fn embedded() -> Result<&'static Calibration> {
+        static PARSED: OnceLock<Result<Calibration>> = OnceLock::new();
+        PARSED.get_or_init(|| Calibration::parse(PLACE, TEXT)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Returns the calibration with its fitted numbers as priors for a fit to further rows, so that a few rows change
+    /// well-supported numbers only a little.
+    #[must_use]
+    pub fn as_priors(&self) -> Calibration {
+        let mut priors = self.clone();
+        for constant in priors.engines.iter_mut().flat_map(|engine| engine.times.values_mut()) {
+            constant.prior = constant.us;
+        }
+        priors
+    }
+
+    /// Reads `text`; `place` names the file in errors.
+    pub fn parse(place: &str, text: &str) -> Result<Calibration> {
+        let read: Calibration = toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))?;
+        for engine in &read.engines {
+            for (name, constant) in &engine.times {
+                let field = || format!("engine.{}.times.{name}", engine.name);
+                if !EngineTimes::NAMES.contains(&name.as_str()) {
+                    let accepted = EngineTimes::NAMES.join(", ");
+                    return Err(Error::field(place, field(), name, accepted));
+                }
+                let Constant { us, least, most, .. } = *constant;
+                if !(least..=most).contains(&us) || !us.is_finite() || us < 0.0 {
+                    let accepted = format!("{least} to {most}, the bounds beside it");
+                    return Err(Error::field(place, field(), us, accepted));
+                }
+            }
+        }
+        let shares = read.shares.iter().flat_map(|s| [s.gemm, s.experts, s.attention, [s.link; 2]]);
+        if let Some(share) = shares.flatten().find(|s| !(*s > 0.0 && *s <= 1.0)) {
+            return Err(Error::field(place, "shares", share, "above 0, at most 1"));
+        }
+        Ok(read)
+    }
+
+    /// Text of a calibration file, which [`Calibration::parse`] reads back.
+    pub fn to_toml(&self) -> String {
+        let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let pair = |[low, high]: [f64; 2]| format!("[{low}, {high}]");
+        let mut file = format!("{HEAD}source = {}\n", text(&self.source));
+        for band in &self.bands {
+            let table = toml::to_string(band).unwrap_or_default();
+            file.push_str(&format!("\n[[band]]\n{}", table.replace("\n[", "\n[band.")));
+        }
+        for s in &self.shares {
+            file.push_str(&format!(
+                "\n[[shares]]\nvendor = {}\ngemm = {}\nexperts = {}\nattention = {}\nlink = {}\nstart_us = {}\nsource = {}\n",
+                text(&s.vendor),
+                pair(s.gemm),
+                pair(s.experts),
+                pair(s.attention),
+                s.link,
+                s.start_us,
+                text(&s.source)
+            ));
+        }
+        for EngineNumbers { name, until, source, times } in &self.engines {
+            let until = until.as_ref().map_or(String::new(), |until| format!("until = {}\n", text(until)));
+            let head = format!("\n[[engine]]\nname = {}\n{until}source = {}\n", text(name), text(source));
+            file.push_str(&format!("{head}[engine.times]\n"));
+            for (name, Constant { us, prior, least, most }) in times {
+                let line = format!("{{ us = {us}, prior = {prior}, least = {least}, most = {most} }}");
+                file.push_str(&format!("{name} = {line}\n"));
+            }
+        }
+        file
+    }
+
+    /// Names of the engines that have numbers.
+    pub fn engine_names(&self) -> impl Iterator<Item = &str> {
+        self.engines.iter().map(|e| e.name.as_str())
+    }
+
+    /// Numbers of `engine` in seconds; for an unknown engine, the numbers of the first entry.
+    pub(crate) fn engine(&self, engine: &Release) -> EngineTimes {
+        let known = self.engines.iter().any(|e| e.name == engine.name);
+        let first = self.engines.first().map_or("", |e| e.name.as_str());
+        let name = if known { engine.name.as_str() } else { first };
+        let before = |release: &String| engine.version.as_deref().is_some_and(|v| precedes(v, release));
+        let mut times = EngineTimes::default();
+        let holds = |e: &&EngineNumbers| e.name == name && e.until.as_ref().is_none_or(before);
+        for (name, constant) in self.engines.iter().filter(holds).flat_map(|e| &e.times) {
+            if let Some(value) = times.get_mut(name) {
+                *value = constant.us * 1e-6;
+            }
+        }
+        times
+    }
+
+    /// Depth of evidence at `place`: how much of the deployment was measured.
+    pub fn evidence(&self, place: &CalibrationKey) -> Evidence {
+        evidence(&self.kernels(place.accelerator), &place.engine.release, place.weights, place.accelerator)
+    }
+
+    /// Band of a depth of evidence; if absent, the next wider band.
+    pub fn band(&self, evidence: Evidence) -> Option<&Band> {
+        self.bands.iter().filter(|b| b.evidence <= evidence).max_by_key(|b| b.evidence)
+    }
+
+    fn kernels(&self, chip: &Accelerator) -> KernelTimes {
+        let profiles = match (&self.profiles, Profiles::embedded()) {
+            (Some(own), _) => Cow::Owned(own.clone()),
+            (None, Ok(embedded)) => Cow::Borrowed(embedded),
+            (None, Err(_)) => Cow::Owned(Profiles::default()),
+        };
+        let own = self.shares.iter().find(|s| s.vendor == chip.vendor).or(self.shares.first());
+        let shares = own.map_or(KernelEfficiency::UNKNOWN, |s| KernelEfficiency {
+            gemm: s.gemm,
+            experts: s.experts,
+            attention: s.attention,
+            link: s.link,
+            start: s.start_us * 1e-6,
+        });
+        KernelTimes::Measured { profiles, shares }
+    }
+
+    /// Description of the measurements behind a forecast at `place`.
+    pub(crate) fn rests_on(&self, place: &CalibrationKey) -> String {
+        let chip = &place.accelerator.id;
+        match self.evidence(place) {
+            Evidence::Engine => format!("kernel times of {} on {chip}", place.engine.name()),
+            Evidence::Accelerator => format!("kernel times of other engines on {chip}"),
+            Evidence::Architecture => {
+                format!("kernel times of a sibling chip of {chip} ({})", place.accelerator.architecture)
+            }
+            Evidence::Nothing => match self.running(place) {
+                Some(kernel) => format!("the datasheet of {chip} and what {} does", kernel.name),
+                None => format!("the datasheet of {chip} only"),
+            },
+        }
+    }
+
+    fn running(
+        &self,
+        place: &CalibrationKey,
+    ) -> Option<&'static roofcast_ask::quantized_kernel::QuantizedKernel> {
+        running(
+            &place.engine.release,
+            place.engine.quantization_kernel.as_deref(),
+            place.weights,
+            place.activations,
+            place.accelerator,
+        )
+    }
+
+    /// Kernel times, engine numbers and band for an accelerator, an engine and a weight format.
+    pub(crate) fn coefficients(&self, place: &CalibrationKey) -> Coefficients {
+        let evidence = self.evidence(place);
+        let kernel = self.running(place);
+        Coefficients {
+            name: self.rests_on(place),
+            kernels: self.kernels(place.accelerator),
+            regimes: kernel.map(|k| k.regimes(place.accelerator)).unwrap_or_default(),
+            attention: AttentionKernel::of(place.engine, place.accelerator),
+            multiprocessors: place.accelerator.multiprocessors,
+            engine: served(self.engine(&place.engine.release), place.engine),
+            launches: Launches::of(place.engine.kind(), place.engine.fuse_layers, place.engine.enforce_eager),
+            server: ServerLoop::of(place.engine.frontend),
+            evidence,
+            band: self.band(evidence).copied(),
+            factor: 1.0,
+        }
+    }
+}

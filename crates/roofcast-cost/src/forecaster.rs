@@ -1,0 +1,119 @@
+//! A deployment with its coefficients: the object from which every verb gets times.
+//!
+//! Knows: the limit is the step model with ideal coefficients. Knows nothing about traffic.
+
+use crate::calibration::{Calibration, CalibrationKey};
+use crate::coefficients::Coefficients;
+use crate::step::{Contexts, StepModel};
+use crate::timing::Timing;
+use roofcast_ask::deployment::Deployment;
+use roofcast_ask::spec::{CostKind, EncoderTpMode};
+use roofcast_facts::batch::{Seen, Sequences};
+use roofcast_facts::encoder::{EncoderTime, PromptImages};
+use roofcast_facts::error::Result;
+use std::sync::Arc;
+
+/// A deployment with its coefficients.
+#[derive(Debug, Clone)]
+pub struct Forecaster {
+    /// The deployment.
+    pub deployment: Deployment,
+    /// Efficiencies and added times of the machine and the engine.
+    pub coefficients: Arc<Coefficients>,
+    /// Forecaster of the draft model.
+    pub draft: Option<Box<Forecaster>>,
+    /// Forecaster on the second accelerator of a fleet of two kinds.
+    pub other: Option<Box<Forecaster>>,
+}
+
+impl Forecaster {
+    /// Creates a forecaster with the coefficients of the embedded calibration.
+    pub fn embedded(deployment: Deployment) -> Result<Forecaster> {
+        Ok(Forecaster::new(deployment, Calibration::embedded()?))
+    }
+
+    /// Creates a forecaster with the coefficients for the cost model of the deployment's engine: a calibration, or
+    /// ideal ones if steps are priced at the limit.
+    pub fn serving(deployment: Deployment) -> Result<Forecaster> {
+        match deployment.engine.cost {
+            CostKind::Limit => Ok(Forecaster::ideal(deployment)),
+            CostKind::Forecast => Forecaster::embedded(deployment),
+        }
+    }
+
+    /// Creates a forecaster with the coefficients of `calibration` for `deployment`.
+    pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
+        let coefficients = Arc::new(calibration.coefficients(&CalibrationKey::of(&deployment)));
+        let again =
+            |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
+        let (draft, other) = (again(&deployment.draft), again(&deployment.other));
+        Forecaster { deployment, coefficients, draft, other }
+    }
+
+    /// Creates a forecaster that computes limits only.
+    pub fn ideal(deployment: Deployment) -> Forecaster {
+        let again = |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::ideal(*d)));
+        let (draft, other) = (again(&deployment.draft), again(&deployment.other));
+        Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft, other }
+    }
+
+    /// Returns the forecaster of a machine that is slower by `factor`; no time falls below its limit.
+    #[must_use]
+    pub fn slowed(self, factor: f64) -> Forecaster {
+        if factor == 1.0 {
+            return self;
+        }
+        let again = |f: Option<Box<Forecaster>>| f.map(|f| Box::new(f.slowed(factor)));
+        let (draft, other) = (again(self.draft), again(self.other));
+        Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, other, ..self }
+    }
+
+    /// Returns a forecaster with these coefficients for `deployment`, which must have an equal model, formats,
+    /// accelerator and engine.
+    pub fn reshaped(&self, deployment: Deployment) -> Forecaster {
+        let coefficients = Arc::clone(&self.coefficients);
+        let again = |d: &Option<Box<Deployment>>, own: &Option<Box<Forecaster>>| {
+            d.clone().zip(own.as_ref()).map(|(d, own)| Box::new(own.reshaped(*d)))
+        };
+        let draft = again(&deployment.draft, &self.draft);
+        let other = again(&deployment.other, &self.other);
+        Forecaster { deployment, coefficients, draft, other }
+    }
+
+    /// Returns the forecaster on the second accelerator, or this one if there is only one kind.
+    pub fn elsewhere(&self) -> &Forecaster {
+        self.other.as_deref().unwrap_or(self)
+    }
+
+    /// Returns the time of the vision tower for `images`, at the limit or as forecast. An image is a pass of the tower
+    /// over its patches. Every patch attends to every other: these are as many pairs as those of a prompt of n tokens at
+    /// the end of 1.5 n.
+    ///
+    /// # Errors
+    /// Fails if the model has no tower that can be read.
+    pub fn encoder(&self, images: PromptImages, cost: CostKind) -> Result<EncoderTime> {
+        let deployment = &self.deployment;
+        let ranks = match deployment.engine.mm_encoder_tp_mode {
+            EncoderTpMode::Weights => 1,
+            EncoderTpMode::Data => deployment.parallelism.tp,
+        };
+        let timing = self.reshaped(deployment.encoder()?).timing(cost);
+        let patches = images.image.patches.max(1);
+        let chunk = [Sequences::prompt(patches, patches + patches / 2, false)];
+        let within = vec![0; timing.model.reaches.len()];
+        let passes = || timing.model.passes(0, Contexts::Seen(Seen { all: 0, within: &within }), &chunk);
+        let mut one = timing.step(passes());
+        // The host's part of a step is counted with the step in which the image is encoded.
+        one.host = (one.host - passes().map(|pass| timing.beside(&pass).host).sum::<f64>()).max(0.0);
+        Ok(EncoderTime::new(images, one, ranks))
+    }
+
+    /// Returns the times of steps, at the limit or as forecast.
+    pub fn timing(&self, cost: CostKind) -> Timing {
+        let coefficients = match cost {
+            CostKind::Limit => Arc::new(Coefficients::ideal(1.0, 1.0)),
+            CostKind::Forecast => Arc::clone(&self.coefficients),
+        };
+        Timing::new(&self.deployment, Arc::new(StepModel::compile(&self.deployment)), coefficients)
+    }
+}

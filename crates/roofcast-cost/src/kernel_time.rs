@@ -1,0 +1,123 @@
+//! The time of one operator: measured if a table has its kernel, else its limit over an efficiency.
+//!
+//! Knows: the scaling of measured times to an operator of another size or on a sibling chip, and the basis of each
+//! operator's time. Knows nothing about steps.
+
+mod choice;
+mod context;
+mod exchange;
+mod formula;
+mod scale;
+
+use crate::coefficients::{Coefficients, Evidence, KernelTimes};
+use crate::operator::{Form, Operator};
+use crate::profile::{Curve, Profiles};
+use choice::Asking;
+pub use choice::Timed;
+pub use choice::{evidence, timed};
+pub(crate) use context::Context;
+pub(crate) use formula::RateFormula;
+use roofcast_ask::deployment::Deployment;
+use roofcast_ask::spec::All2AllBackend;
+use roofcast_facts::accelerator::Accelerator;
+use serde::Serialize;
+
+/// Time of one operator, with its basis.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct KernelTime {
+    /// Time from efficiencies: for limits, and for unmeasured kernels.
+    pub(crate) rates: RateFormula,
+    /// Measured times, if the kernel was timed.
+    pub(crate) measured: Option<MeasuredTimes>,
+    /// Measurement or assumption that the time is based on.
+    pub(crate) basis: Basis,
+}
+
+/// Measured times of one operator in one layer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum MeasuredTimes {
+    /// Curve of seconds over rows, or over tokens for routed experts.
+    Rows(Curve),
+    /// Curves of seconds over tokens of routed experts behind an exchange: in steps of decodes, and with prompts.
+    Exchanged([Curve; 2]),
+    /// Times of attention or of a recurrence.
+    Context(Context),
+}
+
+/// Measurement or assumption that an operator's time is based on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Basis {
+    /// Depth of evidence: how similar the measured kernel is.
+    pub evidence: Evidence,
+    /// True if exactly this operator's shape was timed.
+    pub exact: bool,
+    /// Name of the kernel, as in `vllm 0.31.0 deepgemm, h100-sxm`.
+    pub kernel: String,
+}
+
+impl Basis {
+    /// Basis of a time that is computed from an efficiency.
+    fn share(kernel: &str) -> Basis {
+        Basis { evidence: Evidence::Nothing, exact: false, kernel: kernel.to_owned() }
+    }
+}
+
+/// Source of the times of a deployment's operators.
+pub(crate) struct Kernels<'a> {
+    coefficients: &'a Coefficients,
+    chip: &'a Accelerator,
+    asking: Asking<'a>,
+    weights: &'a str,
+    /// DeepEP's kernels, if they exchange tokens of experts.
+    deepep: Option<All2AllBackend>,
+}
+
+impl<'a> Kernels<'a> {
+    /// Creates the source of kernel times for `deployment`.
+    pub(crate) fn of(deployment: &'a Deployment, coefficients: &'a Coefficients) -> Kernels<'a> {
+        Kernels {
+            coefficients,
+            chip: &deployment.accelerator,
+            asking: Asking {
+                chip: &deployment.accelerator,
+                engine: &deployment.engine.release,
+                ep: deployment.parallelism.ep,
+            },
+            weights: &deployment.weights,
+            deepep: deployment.experts.deepep(),
+        }
+    }
+
+    /// Returns the time of `operator` and its basis.
+    pub(crate) fn time(&self, operator: &Operator) -> KernelTime {
+        let rates = RateFormula::of(self, operator);
+        let found = self.profiles().and_then(|profiles| match &operator.form {
+            Form::Product { matrix, .. } => self.gemm(profiles, operator, matrix),
+            Form::Experts(experts) => self
+                .exchanged(profiles, operator, experts)
+                .or_else(|| self.experts(profiles, operator, experts)),
+            Form::Context(form) => self.context(profiles, operator, form),
+            Form::Lookup { .. } => None,
+        });
+        match found {
+            Some((measured, basis)) => KernelTime { rates, measured: Some(measured), basis },
+            None => KernelTime { rates, measured: None, basis: Basis::share(self.described()) },
+        }
+    }
+
+    fn profiles(&self) -> Option<&Profiles> {
+        match &self.coefficients.kernels {
+            KernelTimes::Measured { profiles, .. } => Some(profiles),
+            KernelTimes::Ideal { .. } => None,
+        }
+    }
+
+    /// Description of the basis of an unmeasured time.
+    fn described(&self) -> &'static str {
+        match self.coefficients.kernels {
+            KernelTimes::Ideal { .. } => "limit",
+            KernelTimes::Measured { .. } => "share of the limit",
+        }
+    }
+}

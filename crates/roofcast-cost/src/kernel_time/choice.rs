@@ -1,0 +1,261 @@
+//! Choice of the measured kernels that apply to an operator.
+//!
+//! Knows: the order of the search: kernels of the engine on the chip, then of other engines on the chip, then on
+//! sibling chips of its architecture, the nearest in bandwidth first. If an engine has several kernels of a format,
+//! `catalog/kernels/choice.toml` states the one that each version chooses; without a rule, the fastest measured
+//! kernel of the format is assumed. Knows nothing about times.
+
+use crate::coefficients::{Evidence, KernelTimes};
+use crate::profile::{KernelTable, Profiles, Section};
+use roofcast_ask::quantized_kernel::precedes;
+use roofcast_ask::spec::{EngineKind, Release};
+use roofcast_facts::accelerator::Accelerator;
+use roofcast_facts::catalog::Catalog;
+use roofcast_facts::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// Kernel name of a rule that allows the fastest kernel of all engines.
+const ANY: &str = "any";
+const PLACE: &str = "catalog/kernels/choice.toml";
+const TEXT: &str = include_str!("../../catalog/kernels/choice.toml");
+
+/// Subject of a search for kernels: an engine on a chip, with `ep` expert-parallel ranks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asking<'a> {
+    pub(super) chip: &'a Accelerator,
+    pub(super) engine: &'a Release,
+    pub(super) ep: u64,
+}
+
+/// Measured kernel that may apply, with the chip on which it was timed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MeasuredKernel<'a> {
+    pub(super) section: &'a Section,
+    pub(super) chip: &'a Accelerator,
+    pub(super) evidence: Evidence,
+}
+
+impl MeasuredKernel<'_> {
+    /// Name of the kernel, as in `vllm 0.31.0 deepgemm, h100-sxm`.
+    pub(super) fn name(&self) -> String {
+        let Section { engine, version, kernel, chip, .. } = self.section;
+        format!("{engine} {version} {kernel}, {chip}")
+    }
+}
+
+/// Chips on which kernels were timed, by id.
+#[derive(Debug)]
+struct Chips(BTreeMap<String, Accelerator>);
+
+impl Chips {
+    /// Chips of the embedded kernel times.
+    fn embedded() -> &'static Chips {
+        static READ: OnceLock<Chips> = OnceLock::new();
+        READ.get_or_init(|| {
+            let ids = Profiles::embedded().map(|p| p.sections.iter().map(|s| s.chip.clone()).collect());
+            let ids: std::collections::BTreeSet<String> = ids.unwrap_or_default();
+            let found = |id: String| {
+                let chip = Catalog::embedded().ok()?.accelerator(&id).ok()?.clone();
+                Some((id, chip))
+            };
+            Chips(ids.into_iter().filter_map(found).collect())
+        })
+    }
+
+    /// Chips whose kernel times apply to `chip`, best first: the chip itself, with any memory size, then chips of its
+    /// architecture or of a sibling architecture.
+    fn of(&self, chip: &Accelerator) -> Vec<(&Accelerator, bool)> {
+        let alike = |other: &Accelerator| {
+            other.id == chip.id
+                || other.architecture == chip.architecture
+                    && other.bandwidth_bytes_per_s == chip.bandwidth_bytes_per_s
+                    && other.peak_flops == chip.peak_flops
+        };
+        let sibling = sibling(&chip.architecture);
+        let apart =
+            |other: &Accelerator| (other.bandwidth_bytes_per_s.0 / chip.bandwidth_bytes_per_s.0 - 1.0).abs();
+        let mut all: Vec<_> = self.0.values().filter(|o| o.architecture == sibling || alike(o)).collect();
+        all.sort_by(|a, b| {
+            (!alike(a)).cmp(&!alike(b)).then(apart(a).total_cmp(&apart(b))).then(a.id.cmp(&b.id))
+        });
+        all.into_iter().map(|other| (other, alike(other))).collect()
+    }
+}
+
+/// Architecture whose kernels also run on `architecture`: a GB10 (`blackwell-soc`) runs kernels of consumer
+/// Blackwell.
+fn sibling(architecture: &str) -> &str {
+    match architecture {
+        "blackwell-soc" => "blackwell-rtx",
+        "ampere-soc" => "ampere",
+        other => other,
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    rule: Vec<ChoiceRule>,
+}
+
+/// Rule by which an engine chooses one of several kernels of a format.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChoiceRule {
+    table: String,
+    engine: String,
+    #[serde(default)]
+    architectures: Vec<String>,
+    formats: Vec<String>,
+    /// True if the rule requires several expert-parallel ranks, false if it requires one; absent if it applies to
+    /// both.
+    expert_parallel: Option<bool>,
+    /// First version of the engine that the rule applies to, with its month; the rule ends before `until`.
+    since: Option<String>,
+    until: Option<String>,
+    kernel: String,
+    /// Position in the engine's source code, or in its tables, that states the choice.
+    #[allow(dead_code)]
+    source: String,
+}
+
+impl ChoiceRule {
+    fn holds(&self, kernels: &Asking, table: KernelTable, format: &str) -> bool {
+        let before =
+            |release: &String| kernels.engine.version.as_deref().is_some_and(|v| precedes(v, release));
+        self.table == table.name()
+            && self.engine == kernels.engine.name
+            && (self.architectures.is_empty()
+                || self.architectures.iter().any(|a| a == sibling(&kernels.chip.architecture)))
+            && self.formats.iter().any(|f| f == format)
+            && self.expert_parallel.is_none_or(|ep| ep == (kernels.ep > 1))
+            && !self.since.as_ref().is_some_and(before)
+            && self.until.as_ref().is_none_or(before)
+    }
+}
+
+fn rules() -> Result<&'static [ChoiceRule]> {
+    static PARSED: OnceLock<Result<Vec<ChoiceRule>>> = OnceLock::new();
+    let parse = || toml::from_str::<File>(TEXT).map(|f| f.rule).map_err(|e| Error::toml(PLACE, TEXT, "", &e));
+    PARSED.get_or_init(parse).as_ref().map(Vec::as_slice).map_err(Clone::clone)
+}
+
+/// Measured kernels that apply to `table`, in the first of `formats` that was timed; empty if no table has any of the
+/// formats.
+pub(super) fn candidates<'a>(
+    kernels: &Asking,
+    profiles: &'a Profiles,
+    table: KernelTable,
+    formats: &[&str],
+) -> Vec<MeasuredKernel<'a>> {
+    let of_table: Vec<&Section> = profiles.sections.iter().filter(|s| s.table == table).collect();
+    for (chip, own) in Chips::embedded().of(kernels.chip) {
+        for format in formats {
+            let here: Vec<&Section> =
+                of_table.iter().copied().filter(|s| s.chip == chip.id && s.format == *format).collect();
+            let (chosen, of_engine) = chosen(kernels, table, format, &here);
+            if !chosen.is_empty() {
+                let evidence = match (own, of_engine) {
+                    (true, true) => Evidence::Engine,
+                    (true, false) => Evidence::Accelerator,
+                    (false, _) => Evidence::Architecture,
+                };
+                return chosen
+                    .into_iter()
+                    .map(|section| MeasuredKernel { section, chip, evidence })
+                    .collect();
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Sections of one chip, table and format that an engine may run, and true if the engine itself was timed. Candidates
+/// are the kernel that a rule names, else every kernel of the engine, else every kernel of other engines.
+fn chosen<'a>(
+    kernels: &Asking,
+    table: KernelTable,
+    format: &str,
+    here: &[&'a Section],
+) -> (Vec<&'a Section>, bool) {
+    let engine = kernels.engine.name.as_str();
+    let own: Vec<&Section> = here.iter().copied().filter(|s| s.engine == engine).collect();
+    let rule = rules().unwrap_or_default().iter().find(|rule| rule.holds(kernels, table, format));
+    if rule.is_some_and(|rule| rule.kernel == ANY) {
+        return (here.to_vec(), !own.is_empty());
+    }
+    let named = |sections: &[&'a Section]| -> Vec<&'a Section> {
+        sections.iter().copied().filter(|s| rule.is_some_and(|rule| rule.kernel == s.kernel)).collect()
+    };
+    let by_rule = named(&own);
+    if !by_rule.is_empty() {
+        return (by_rule, true);
+    }
+    if !own.is_empty() {
+        return (own, true);
+    }
+    let by_rule = named(here);
+    if !by_rule.is_empty() {
+        return (by_rule, false);
+    }
+    (here.iter().copied().filter(|s| table == KernelTable::AllReduce || s.engine != "nccl").collect(), false)
+}
+
+/// Formats of tables that represent the arithmetic of `weights`, the nearest first; empty for kernels that are
+/// described in `catalog/kernels.toml` instead.
+pub(super) fn formats(kernels: &Asking, table: KernelTable, weights: &str) -> &'static [&'static str] {
+    let experts = table == KernelTable::Experts;
+    let datacentre = kernels.chip.architecture == "blackwell";
+    match weights {
+        "bf16" | "fp16" | "fp32" => &["bf16"],
+        "fp8" => &["fp8", "fp8-block"],
+        "fp8-block" => &["fp8-block", "fp8"],
+        "nvfp4" => &["nvfp4"],
+        "w8a8-int8" | "int8" => &["w8a8-int8", "fp8"],
+        "mxfp4" if experts && datacentre && kernels.engine.kind != EngineKind::Vllm => {
+            &["mxfp4-mxfp8", "mxfp4"]
+        }
+        "mxfp4" if experts => &["mxfp4", "mxfp4-mxfp8"],
+        "gptq-int4" | "awq-int4" | "w4a16" | "int4" if experts => &["gptq-int4"],
+        _ => &[],
+    }
+}
+
+/// Depth of evidence for the kernels of `weights` under `engine` on `chip`.
+pub fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Evidence {
+    first(times, engine, weights, chip).map_or(Evidence::Nothing, |c| c.evidence)
+}
+
+/// Engine, version and accelerator of the kernel tables behind a forecast.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Timed {
+    /// Name of the engine whose kernels were timed.
+    pub engine: String,
+    /// Newest version of the engine among the kernel times.
+    pub version: String,
+    /// Catalog id of the accelerator on which the kernels were timed.
+    pub accelerator: String,
+}
+
+/// Kernel tables that apply to `weights` under `engine` on `chip`; `None` if no such kernel was timed.
+pub fn timed(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Option<Timed> {
+    let Section { engine, version, chip, .. } = first(times, engine, weights, chip)?.section;
+    Some(Timed { engine: engine.clone(), version: version.clone(), accelerator: chip.clone() })
+}
+
+/// First candidate for the GEMMs of a layer.
+fn first<'a>(
+    times: &'a KernelTimes,
+    engine: &'a Release,
+    weights: &str,
+    chip: &'a Accelerator,
+) -> Option<MeasuredKernel<'a>> {
+    let KernelTimes::Measured { profiles, .. } = times else { return None };
+    let kernels = Asking { chip, engine, ep: 1 };
+    let of =
+        |table| candidates(&kernels, profiles, table, formats(&kernels, table, weights)).into_iter().next();
+    of(KernelTable::Gemm).or_else(|| of(KernelTable::Experts))
+}

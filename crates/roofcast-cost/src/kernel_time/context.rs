@@ -1,0 +1,319 @@
+//! Times of attention and recurrences: decodes as lines over context, prompts over query-key pairs.
+//!
+//! Knows: the attention of a decode step lasts `start(n) + slope(n) · tokens of context` for n sequences. A prompt
+//! chunk lasts as long as a whole prompt of x tokens with equally many query-key pairs: x² = 2 · pairs, or
+//! x = (pairs + w²/2) / w with a window of w tokens. The time of a recurrence depends on the number of sequences, or
+//! of prompt tokens. Knows nothing about schedules.
+
+use super::choice::{MeasuredKernel, candidates};
+use super::scale::apart;
+use super::{Basis, Kernels, MeasuredTimes};
+use crate::operator::{ContextForm, KernelShape, Operator};
+use crate::profile::{Curve, KernelTable, Lines, Profiles};
+use roofcast_facts::accelerator::Accelerator;
+use roofcast_facts::batch::Sequences;
+use roofcast_facts::precision::Dtype;
+
+/// Seconds before an attention kernel reads at full rate: one launch and one empty tile.
+const START: f64 = 4e-6;
+/// Elements of DeepSeek-V3's latent and rotary key, the only MLA shape that was timed.
+const LATENT: [f64; 2] = [512.0, 64.0];
+const EXPANDED: f64 = 192.0 + 128.0;
+
+/// Measured times of attention or of a recurrence in one layer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Context {
+    decodes: Decodes,
+    /// Seconds of a whole prompt, over its tokens.
+    prompts: Curve,
+    /// Window in tokens of the timed prompt kernel; `None` for full attention.
+    window: Option<f64>,
+    /// FLOPs of one query-key pair; `None` for a recurrence, whose work is proportional to tokens.
+    pair: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Decodes {
+    /// Lines over context, by number of sequences.
+    Attention(Lines),
+    /// Times by number of sequences alone.
+    Recurrence(Curve),
+}
+
+impl Context {
+    /// Time of a step of `n` decodes as a start in seconds and a slope in seconds per token of context.
+    #[inline]
+    pub(crate) fn decodes(&self, n: f64) -> [f64; 2] {
+        match &self.decodes {
+            _ if n <= 0.0 => [0.0; 2],
+            Decodes::Attention(lines) => lines.at(n),
+            Decodes::Recurrence(curve) => [curve.at(n), 0.0],
+        }
+    }
+
+    /// Seconds of the prompt chunks `chunks` in one kernel, whose start is counted once.
+    pub(crate) fn prompts(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
+        let first = self.prompts.at(1.0);
+        let beyond = |c: &Sequences| {
+            let one = self.prompt(self.tokens(form, c)) - first;
+            one.max(0.0) * c.count as f64
+        };
+        let pieces = chunks.iter().filter(|c| c.is_prompt() && c.count > 0);
+        let (any, seconds) = pieces.fold((false, 0.0), |(_, s), c| (true, s + beyond(c)));
+        if any { first + seconds } else { 0.0 }
+    }
+
+    /// Seconds of a whole prompt of `tokens` tokens. Beyond the longest timed prompt, the time of full attention grows
+    /// with the query-key pairs, the square of the tokens.
+    fn prompt(&self, tokens: f64) -> f64 {
+        let longest = self.prompts.last_size();
+        if tokens <= longest || self.pair.is_none() || self.window.is_some() {
+            return self.prompts.at(tokens);
+        }
+        self.prompts.at(longest) * (tokens / longest).powi(2)
+    }
+
+    /// Tokens of a whole prompt with as much work as `piece`.
+    fn tokens(&self, form: &ContextForm, piece: &Sequences) -> f64 {
+        let Some(pair) = self.pair else { return piece.new as f64 };
+        let pairs = form.sequence.demand(piece.new, piece.context).flops / pair;
+        let whole = (2.0 * pairs).sqrt();
+        match self.window {
+            Some(window) if whole > window => (pairs + window * window / 2.0) / window,
+            _ => whole,
+        }
+    }
+}
+
+/// Query for a measured shape: the tables to search, the axes of the wanted shape in order, and the weight of a
+/// difference along each axis.
+struct ShapeQuery {
+    decode: KernelTable,
+    prefill: KernelTable,
+    axes: Vec<f64>,
+    weights: &'static [f64],
+    /// Kind of recurrence.
+    kind: &'static str,
+}
+
+impl ShapeQuery {
+    fn of(shape: KernelShape) -> Option<ShapeQuery> {
+        Some(match shape {
+            KernelShape::Grouped { heads, group, head_dim, window } => ShapeQuery {
+                decode: KernelTable::Decode,
+                prefill: KernelTable::Prefill,
+                axes: [heads, heads.div_ceil(group.max(1)), head_dim, window].map(|n| n as f64).to_vec(),
+                weights: &[1.0, 1.0, 8.0, 2.0],
+                kind: "",
+            },
+            KernelShape::Latent { heads } => ShapeQuery {
+                decode: KernelTable::LatentDecode,
+                prefill: KernelTable::LatentPrefill,
+                axes: vec![heads as f64],
+                weights: &[1.0],
+                kind: "",
+            },
+            KernelShape::Recurrent { kind, key_heads, key_dim, value_heads, value_dim } => ShapeQuery {
+                decode: KernelTable::RecurrentDecode,
+                prefill: KernelTable::RecurrentPrefill,
+                axes: [key_heads, key_dim, value_heads, value_dim].map(|n| n as f64).to_vec(),
+                weights: &[1.0; 4],
+                kind,
+            },
+            KernelShape::Other => return None,
+        })
+    }
+
+    /// Distance of a measured shape to the wanted one; `None` if the kernel attends to other tokens.
+    fn distance(&self, shape: &[u32]) -> Option<f64> {
+        /// Distance added to a kernel without a window where the wanted one has a window, in squared octaves.
+        const NO_WINDOW: f64 = 100.0;
+        let one = |(i, weight): (usize, &f64)| match (self.axes[i] > 0.0, shape[i] > 0) {
+            // A windowed kernel does not read all keys that full attention needs.
+            (false, true) => None,
+            (true, false) => Some(NO_WINDOW),
+            (false, false) => Some(0.0),
+            (true, true) => Some(weight * apart(self.axes[i], shape[i].into())),
+        };
+        self.weights.iter().enumerate().map(one).sum()
+    }
+}
+
+/// Measured shape that is nearest to a query.
+struct Found<'a> {
+    candidate: MeasuredKernel<'a>,
+    index: usize,
+    shape: Vec<f64>,
+    exact: bool,
+}
+
+/// Work of one token of context in a decode, or of one query-key pair, over all heads of a rank.
+#[derive(Clone, Copy)]
+struct Work {
+    flops: f64,
+    bytes: f64,
+}
+
+impl Work {
+    /// Limit of the work on `chip`, in seconds.
+    fn limit(self, chip: &Accelerator) -> f64 {
+        let rate = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
+        let rate = rate(Dtype::Bf16).or(rate(Dtype::Fp16)).unwrap_or(f64::INFINITY);
+        (self.flops / (rate * chip.held_back())).max(self.bytes / chip.kernel_bandwidth())
+    }
+}
+
+impl Found<'_> {
+    /// Work of one token of context in the measured decode.
+    fn token(&self) -> Work {
+        let bytes = if self.candidate.section.format == "fp8" { 1.0 } else { 2.0 };
+        match *self.shape {
+            [heads, kv_heads, head_dim, _] => {
+                Work { flops: 4.0 * heads * head_dim, bytes: 2.0 * kv_heads * head_dim * bytes }
+            }
+            [heads] => Work {
+                flops: 2.0 * heads * (2.0 * LATENT[0] + LATENT[1]),
+                bytes: (LATENT[0] + LATENT[1]) * bytes,
+            },
+            _ => Work { flops: 0.0, bytes: 1.0 },
+        }
+    }
+
+    /// FLOPs of one query-key pair in the measured prompt.
+    fn pair(&self) -> f64 {
+        match *self.shape {
+            [heads, _, head_dim, _] => 4.0 * heads * head_dim,
+            [heads] => 2.0 * heads * EXPANDED,
+            _ => 1.0,
+        }
+    }
+
+    /// Elements of the state of a recurrence.
+    fn state(shape: &[f64]) -> f64 {
+        match *shape {
+            [_, key_dim, value_heads, value_dim] => key_dim * value_heads * value_dim,
+            _ => 1.0,
+        }
+    }
+}
+
+impl Kernels<'_> {
+    pub(super) fn context(
+        &self,
+        profiles: &Profiles,
+        operator: &Operator,
+        form: &ContextForm,
+    ) -> Option<(MeasuredTimes, Basis)> {
+        let asked = ShapeQuery::of(form.shape)?;
+        let formats: &[&str] = if form.narrow { &["fp8", "bf16"] } else { &["bf16"] };
+        let find = |table| {
+            let all = candidates(&self.asking, profiles, table, formats);
+            let alike = all.iter().filter(|c| asked.kind.is_empty() || c.section.kernel.contains(asked.kind));
+            let near = alike.filter_map(|c| {
+                let (index, shape) = c.section.nearest(|shape| asked.distance(shape))?;
+                Some((asked.distance(&shape)?, Found::of(*c, index, &shape, &asked, self.chip)))
+            });
+            near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, found)| found)
+        };
+        let (decodes, prompts) = (find(asked.decode)?, find(asked.prefill)?);
+        let context = if asked.kind.is_empty() {
+            self.attention(operator, form, &decodes, &prompts)?
+        } else {
+            self.recurrence(&asked, &decodes, &prompts)?
+        };
+        let basis = Basis {
+            evidence: decodes.candidate.evidence,
+            exact: decodes.exact,
+            kernel: decodes.candidate.name(),
+        };
+        Some((MeasuredTimes::Context(context), basis))
+    }
+
+    fn attention(
+        &self,
+        operator: &Operator,
+        form: &ContextForm,
+        decodes: &Found,
+        prompts: &Found,
+    ) -> Option<Context> {
+        let factor = self.coefficients.factor;
+        let token = form.decode.terms.iter().fold(Work { flops: 0.0, bytes: 0.0 }, |w, (_, term)| Work {
+            flops: w.flops + term.flops,
+            bytes: w.bytes + term.kv_bytes,
+        });
+        let least = (token.flops / operator.rate.0).max(token.bytes / self.chip.bandwidth_bytes_per_s.0);
+        let longer = token.limit(self.chip) / decodes.token().limit(decodes.candidate.chip);
+        let heads = (token.flops / decodes.token().flops.max(1.0)).max(f64::MIN_POSITIVE);
+        let lines = decodes.candidate.section.lines(decodes.index)?;
+        let [first, _] = lines.at(1.0);
+        let start = |seconds: f64| factor * (first.min(seconds) + (seconds - first).max(0.0) * heads);
+        let lines = lines.map(start, |slope| (factor * slope * longer).max(least));
+        // Length of a whole prompt, in which latent attention expands keys and values.
+        const WHOLE: u64 = 1 << 12;
+        let pair = match form.shape {
+            KernelShape::Latent { .. } => {
+                form.sequence.demand(WHOLE, WHOLE).flops / (WHOLE * (WHOLE + 1) / 2) as f64
+            }
+            _ => form.sequence.demand(1, 1).flops,
+        };
+        let work = |flops| Work { flops, bytes: 0.0 };
+        let longer = work(pair).limit(self.chip) / work(prompts.pair()).limit(prompts.candidate.chip);
+        let window = prompts.shape.get(3).copied().filter(|w| *w > 0.0);
+        let least = |tokens: f64| {
+            let demand = form.sequence.demand(tokens as u64, tokens as u64);
+            (demand.flops / operator.rate.0).max(demand.kv_bytes / self.chip.bandwidth_bytes_per_s.0)
+        };
+        let curve = prompts.candidate.section.curve(prompts.index)?.map(|tokens, seconds| {
+            let start = START.min(0.8 * seconds);
+            (factor * (start + (seconds - start) * longer)).max(least(tokens))
+        });
+        Some(Context { decodes: Decodes::Attention(lines), prompts: curve, window, pair: Some(pair) })
+    }
+
+    fn recurrence(&self, asked: &ShapeQuery, decodes: &Found, prompts: &Found) -> Option<Context> {
+        let factor = self.coefficients.factor;
+        let curve = |found: &Found| {
+            let faster = found.candidate.chip.kernel_bandwidth() / self.chip.kernel_bandwidth();
+            let longer = faster * Found::state(&asked.axes) / Found::state(&found.shape);
+            let scaled = found.candidate.section.curve(found.index)?.map(|_, seconds| {
+                let start = START.min(0.8 * seconds);
+                factor * (start + (seconds - start) * longer)
+            });
+            Some(scaled)
+        };
+        let (decodes, prompts) = (Decodes::Recurrence(curve(decodes)?), curve(prompts)?);
+        Some(Context { decodes, prompts, window: None, pair: None })
+    }
+}
+
+impl<'a> Found<'a> {
+    fn of(
+        candidate: MeasuredKernel<'a>,
+        index: usize,
+        shape: &[u32],
+        asked: &ShapeQuery,
+        chip: &Accelerator,
+    ) -> Self {
+        let shape: Vec<f64> = shape.iter().map(|n| f64::from(*n)).collect();
+        let exact = shape == asked.axes && candidate.chip.id == chip.id;
+        Found { candidate, index, shape, exact }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A timed prompt of 1000 tokens takes 1 ms: one of 2000 has four times its query-key pairs and takes 4 ms; within
+    /// a window, work is proportional to tokens.
+    #[test]
+    fn prompts_beyond_the_table_grow_with_their_pairs() {
+        let prompts = Curve::new([(500.0, 0.25e-3), (1000.0, 1e-3)]).unwrap();
+        let decodes = Decodes::Recurrence(prompts.clone());
+        let full = Context { decodes, prompts, window: None, pair: Some(1.0) };
+        assert!((full.prompt(2000.0) / 4e-3 - 1.0).abs() < 1e-12);
+        assert_eq!(full.prompt(1000.0), 1e-3);
+        let windowed = Context { window: Some(100.0), ..full };
+        assert!((windowed.prompt(2000.0) / 2e-3 - 1.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,272 @@
+//! Times of GEMM and routed experts of any size, from the nearest measured shape.
+//!
+//! Knows: `t = start + (t_measured − start) · limit / limit_measured` if shape or chip differ: the time beyond a
+//! kernel's start is proportional to the limit of its work. No time is below the operator's own limit.
+
+use super::choice::{MeasuredKernel, candidates, formats};
+use super::{Basis, Kernels, MeasuredTimes};
+use crate::coefficients::{KernelTimes, SKEW, busiest};
+use crate::operator::{Matrix, Operator, RoutedExperts};
+use crate::profile::{Curve, KernelTable, Profiles};
+use roofcast_facts::accelerator::Accelerator;
+use roofcast_facts::precision::Dtype;
+
+/// Seconds of a GEMM with hardly any work: the shortest in tables of cuBLAS, CUTLASS and DeepGEMM on H100 to B300
+/// take 2 to 5 µs.
+const GEMM_START: f64 = 3e-6;
+/// Seconds of an expert layer with hardly any work (routing, sorting and two grouped GEMMs): 8 to 15 µs in the
+/// tables.
+pub(super) const EXPERTS_START: f64 = 8e-6;
+
+/// Approximate base-2 logarithm, wrong by at most 0.09, which suffices to find the nearest shape: reads the exponent
+/// and mantissa of a float as one number.
+pub(super) fn log2(value: f64) -> f64 {
+    f64::from((value.max(1e-3) as f32).to_bits()) / f64::from(1_u32 << 23)
+}
+
+/// Squared distance of two sizes, in octaves (factors of 2).
+pub(super) fn apart(a: f64, b: f64) -> f64 {
+    let octaves = log2(a) - log2(b);
+    octaves * octaves
+}
+
+/// Bits per weight and dtype of the arithmetic in a table's format.
+fn format(name: &str) -> (f64, Dtype) {
+    match name {
+        "fp8" | "fp8-block" => (8.0, Dtype::Fp8),
+        "w8a8-int8" => (8.0, Dtype::Int8),
+        "nvfp4" => (4.5, Dtype::Fp4),
+        "mxfp4-mxfp8" => (4.25, Dtype::Fp8),
+        "mxfp4" => (4.25, Dtype::Bf16),
+        "gptq-int4" => (4.16, Dtype::Bf16),
+        _ => (16.0, Dtype::Bf16),
+    }
+}
+
+/// Peak FLOP/s of `chip` in `dtype`, or in 16 bits if the chip lacks `dtype`. A rate that is halved by accumulation
+/// in 32 bits counts in full, because kernels scale by the unhalved rate, though no time is below the limit of the
+/// actual rate.
+fn rate(chip: &Accelerator, dtype: Dtype) -> f64 {
+    let of = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
+    of(dtype).or(of(Dtype::Bf16)).or(of(Dtype::Fp16)).unwrap_or(f64::MIN_POSITIVE) * chip.held_back()
+}
+
+/// Limit in seconds of `m` rows of an n × k GEMM in a table's format.
+fn gemm_limit(chip: &Accelerator, name: &str, [n, k]: [f64; 2], m: f64) -> f64 {
+    let (bits, dtype) = format(name);
+    let moving = n * k * bits / 8.0 / chip.kernel_bandwidth();
+    moving.max(2.0 * m * n * k / rate(chip, dtype))
+}
+
+/// Limit in seconds of routed experts with even routing; `shape` has the axes of [`KernelTable::Experts`]: hidden,
+/// inner, top-k, experts, tp, ep.
+pub(super) fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> f64 {
+    let [hidden, inner, top_k, experts, tp, ep] = shape;
+    let (bits, dtype) = format(name);
+    // Probability that an expert is not chosen, exp(tokens ln(1 − k/E)), by libm, which is identical on every
+    // machine.
+    let missed = libm::exp(tokens * libm::log1p(-(top_k / experts).min(0.999_999)));
+    let elements = 3.0 * hidden * inner / tp;
+    let moving = experts / ep * (1.0 - missed) * elements * bits / 8.0 / chip.kernel_bandwidth();
+    moving.max(tokens * top_k / ep * 2.0 * elements / rate(chip, dtype))
+}
+
+/// Shape of `experts` on the axes of [`KernelTable::Experts`].
+pub(super) fn experts_shape(experts: &RoutedExperts) -> [f64; 6] {
+    [experts.hidden, experts.inner(), experts.per_token(), experts.count(), experts.slices, experts.ranks]
+        .map(|n| n as f64)
+}
+
+impl Kernels<'_> {
+    /// Format in which an operator's kernel is looked up: the deployment's weight format, or 16 bits.
+    pub(super) fn format_of<'a>(&'a self, operator: &Operator) -> &'a str {
+        let by_bits = operator.bits();
+        match by_bits {
+            Some(bits) if bits >= 15.9 => "bf16",
+            // Many 4-bit checkpoints keep attention in 8 bits.
+            Some(bits) if bits > 7.0 && matches!(self.weights, "nvfp4" | "mxfp4") => "fp8",
+            _ if operator.kind.is_unquantized() => "bf16",
+            _ => self.weights,
+        }
+    }
+
+    /// True if a table's kernel represents `operator`: 8- and 4-bit weights whose arithmetic is in 16 bits have other
+    /// kernels, which `catalog/kernels.toml` describes.
+    pub(super) fn is_timed(operator: &Operator, name: &str) -> bool {
+        let sixteen = matches!(operator.dtype, Dtype::Bf16 | Dtype::Fp16);
+        !(sixteen && matches!(name, "fp8" | "fp8-block" | "nvfp4"))
+    }
+
+    pub(super) fn gemm(
+        &self,
+        profiles: &Profiles,
+        operator: &Operator,
+        matrix: &Matrix,
+    ) -> Option<(MeasuredTimes, Basis)> {
+        let Matrix { elements, outputs, weight_bytes } = *matrix;
+        if elements <= 0.0 || outputs <= 0.0 {
+            return None;
+        }
+        let asked = [outputs, elements / outputs];
+        let weights = self.format_of(operator);
+        let found = candidates(
+            &self.asking,
+            profiles,
+            KernelTable::Gemm,
+            formats(&self.asking, KernelTable::Gemm, weights),
+        );
+        let floor = |m: f64| {
+            let moving = weight_bytes / self.chip.bandwidth_bytes_per_s.0;
+            moving.max(2.0 * elements * m / self.chip.sustained(operator.dtype, operator.rate))
+        };
+        let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
+        let curves = timed.filter_map(|candidate| {
+            let distance = |s: &[u32]| Some(apart(s[0].into(), asked[0]) + apart(s[1].into(), asked[1]));
+            let (index, shape) = candidate.section.nearest(distance)?;
+            let shape = [f64::from(shape[0]), f64::from(shape[1])];
+            let name = candidate.section.format.as_str();
+            let limits =
+                |m: f64| (gemm_limit(self.chip, name, asked, m), gemm_limit(candidate.chip, name, shape, m));
+            let exact = shape == asked && candidate.chip.id == self.chip.id;
+            let curve = scaled(&candidate.section.curve(index)?, exact, GEMM_START, limits);
+            Some((candidate, shape == asked, curve))
+        });
+        self.fastest(curves, floor)
+    }
+
+    pub(super) fn experts(
+        &self,
+        profiles: &Profiles,
+        operator: &Operator,
+        experts: &RoutedExperts,
+    ) -> Option<(MeasuredTimes, Basis)> {
+        let asked = experts_shape(experts);
+        // These kernels were timed with a skew, in place of which a stated imbalance counts.
+        let skew = busiest(experts.count(), experts.ranks, SKEW);
+        let skew = if experts.busiest.is_some() { skew } else { 1.0 };
+        let weights = self.format_of(operator);
+        let found = candidates(
+            &self.asking,
+            profiles,
+            KernelTable::Experts,
+            formats(&self.asking, KernelTable::Experts, weights),
+        );
+        let gated = experts.elements_over_gated();
+        let floor = |tokens: f64| {
+            let demand = experts.demand(tokens as u64);
+            let moving = demand.weight_bytes / self.chip.bandwidth_bytes_per_s.0;
+            moving.max(demand.flops / self.chip.sustained(operator.dtype, operator.rate))
+        };
+        let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
+        let curves = timed.filter_map(|candidate| {
+            // The degrees of parallelism matter less than the dimensions of one expert.
+            const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
+            let distance =
+                |s: &[u32]| Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>());
+            let (index, shape) = candidate.section.nearest(distance)?;
+            let shape: [f64; 6] = std::array::from_fn(|i| f64::from(shape[i]));
+            let name = candidate.section.format.as_str();
+            let limits = |tokens: f64| {
+                let own = gated * experts_limit(self.chip, name, asked, tokens);
+                (own, experts_limit(candidate.chip, name, shape, tokens))
+            };
+            let exact = shape == asked && candidate.chip.id == self.chip.id && gated > 0.99;
+            let curve = scaled(&candidate.section.curve(index)?, exact, EXPERTS_START, limits);
+            Some((
+                candidate,
+                shape == asked,
+                curve.map(|tokens, _| curve.at(experts.busiest_tokens(tokens) / skew)),
+            ))
+        });
+        self.fastest(curves, floor)
+    }
+
+    /// Curve of an all-reduce's seconds over bytes, if all-reduces over `ranks` ranks were timed on such links.
+    pub(crate) fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
+        let KernelTimes::Measured { profiles, .. } = &self.coefficients.kernels else { return None };
+        let own = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
+        let found = candidates(&self.asking, profiles, KernelTable::AllReduce, &["bf16"]);
+        let captured = |c: &&MeasuredKernel| c.section.kernel != "eager";
+        found.iter().filter(captured).find_map(|candidate| {
+            let link = candidate.chip.link.as_ref()?;
+            let alike = link.topology.is_pcie() == own.topology.is_pcie()
+                && link.topology.is_through_host() == own.topology.is_through_host();
+            let (index, _) =
+                candidate.section.nearest(|s| (alike && u64::from(s[0]) == ranks).then_some(0.0))?;
+            let slower = link.bytes_per_s.0 / own.bytes_per_s.0;
+            let start = candidate.section.curve(index)?.at(1.0);
+            let curve = candidate.section.curve(index)?.map(|_, s| start + (s - start) * slower);
+            let exact = candidate.chip.id == self.chip.id;
+            Some((curve, Basis { evidence: candidate.evidence, exact, kernel: candidate.name() }))
+        })
+    }
+
+    /// Curve of the fastest of several kernels at each size, never below the limit, with the basis of the one that is
+    /// fastest at the smallest size.
+    fn fastest<'b>(
+        &self,
+        curves: impl Iterator<Item = (&'b MeasuredKernel<'b>, bool, Curve)>,
+        floor: impl Fn(f64) -> f64,
+    ) -> Option<(MeasuredTimes, Basis)> {
+        let mut best: Option<(Curve, Basis)> = None;
+        for (candidate, exact, curve) in curves {
+            best = Some(match best {
+                Some((least, basis)) if least.at(1.0) <= curve.at(1.0) => (least.least(&curve), basis),
+                other => {
+                    let basis = Basis { evidence: candidate.evidence, exact, kernel: candidate.name() };
+                    (other.map_or(curve.clone(), |(least, _)| least.least(&curve)), basis)
+                }
+            });
+        }
+        let factor = self.coefficients.factor;
+        let (curve, basis) = best?;
+        Some((MeasuredTimes::Rows(curve.map(|size, seconds| (seconds * factor).max(floor(size)))), basis))
+    }
+}
+
+/// Scales a measured curve to another shape or chip; `limits` returns the limits of the operator and of the measured
+/// shape at a size.
+pub(super) fn scaled(curve: &Curve, exact: bool, start: f64, limits: impl Fn(f64) -> (f64, f64)) -> Curve {
+    if exact {
+        return curve.clone();
+    }
+    curve.map(|size, seconds| {
+        let (asked, measured) = limits(size);
+        let start = start.min(0.8 * seconds);
+        start + (seconds - start) * asked / measured
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A measured 13 µs include a start of 3 µs: a shape with twice the limit takes 3 + 2 · 10 = 23 µs.
+    #[test]
+    fn what_exceeds_the_start_scales_with_the_limit() {
+        let curve = Curve::new([(1.0, 13e-6)]).unwrap();
+        let twice = scaled(&curve, false, 3e-6, |_| (2e-6, 1e-6)).at(1.0);
+        assert!((twice / 23e-6 - 1.0).abs() < 1e-12, "{twice}");
+        assert_eq!(scaled(&curve, true, 3e-6, |_| (2e-6, 1e-6)).at(1.0), 13e-6);
+    }
+
+    /// 8 is three octaves above 1, and 3 is 1.585 octaves above 1.
+    #[test]
+    fn octaves_are_near_enough() {
+        assert_eq!(apart(8.0, 1.0), 9.0);
+        assert!((log2(3.0) - log2(1.0) - 1.585).abs() < 0.09);
+    }
+
+    /// 128 experts of 3 · 2048 · 768 weights, 8 per token: one token reads 8 experts, 8 · 4.72 M · 2 bytes at 3.35
+    /// TB/s in 22.5 µs; half the time with the experts on two ranks, or with each expert cut into two slices.
+    #[test]
+    fn limits_of_experts_by_hand() {
+        let chip = Catalog::embedded().unwrap().accelerator("h100-sxm").unwrap();
+        let limit = |tp, ep| experts_limit(chip, "bf16", [2048.0, 768.0, 8.0, 128.0, tp, ep], 1.0);
+        let whole = 8.0 * 3.0 * 2048.0 * 768.0 * 2.0 / 3.35e12;
+        assert!((limit(1.0, 1.0) / whole - 1.0).abs() < 1e-9, "{}", limit(1.0, 1.0));
+        assert!((limit(1.0, 2.0) / whole - 0.5).abs() < 1e-9 && (limit(2.0, 1.0) / whole - 0.5).abs() < 1e-9);
+    }
+
+    use roofcast_facts::Catalog;
+}

@@ -1,0 +1,54 @@
+//! Cost of an image: its tokens, and the time and the memory of its encoder.
+//!
+//! Knows: one image alone. Knows nothing about prompts.
+
+use crate::forecaster::Forecaster;
+use roofcast_ask::spec::CostKind;
+use roofcast_facts::encoder::PromptImages;
+use roofcast_facts::error::Result;
+use roofcast_facts::model::ImageSize;
+use roofcast_facts::units::{Bytes, Picoseconds};
+use serde::Serialize;
+
+/// Cost of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ImageCost {
+    /// Number of tokens that the image adds to a prompt.
+    pub tokens: u64,
+    /// Number of patches that the encoder computes.
+    pub patches: u64,
+    /// Bytes of the encoder's weights on one rank.
+    pub weight_bytes: Bytes,
+    /// Bytes of the image's tokens in the encoder's cache, until the prompt has passed them.
+    pub cache_bytes: Bytes,
+    /// Limit of the encoder's time.
+    #[serde(rename = "limit_ms")]
+    pub limit: Picoseconds,
+    /// Forecast of the encoder's time, for which a step with the image waits.
+    #[serde(rename = "forecast_ms")]
+    pub forecast: Picoseconds,
+}
+
+/// The cost of an image of size `size`.
+///
+/// # Errors
+/// Fails if the model has no tower that can be read, or if its config does not decide the tokens of the image.
+pub fn image(forecaster: &Forecaster, size: ImageSize) -> Result<ImageCost> {
+    let deployment = &forecaster.deployment;
+    let image = deployment.image_tokens(size)?;
+    let images = PromptImages { start: 0, count: 1, image };
+    let time = |cost| {
+        let one = forecaster.encoder(images, cost)?.one;
+        Ok::<_, roofcast_facts::Error>(Picoseconds::from_seconds(one.total()))
+    };
+    Ok(ImageCost {
+        tokens: image.tokens,
+        patches: image.patches,
+        weight_bytes: deployment.tower_bytes(),
+        cache_bytes: Bytes(image.tokens * deployment.model.hidden)
+            .scale(u64::from(deployment.base.bits()), 8),
+        limit: time(CostKind::Limit)?,
+        forecast: time(CostKind::Forecast)?,
+    })
+}

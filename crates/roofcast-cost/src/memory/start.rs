@@ -1,0 +1,258 @@
+//! An engine's memory report at start-up, and whether the engine starts.
+//!
+//! Knows: vLLM refuses to start if the cache cannot hold one request of `max_model_len` tokens, and reports the bytes
+//! needed, the bytes available and the longest request that would fit; other engines refuse only if no memory remains
+//! for the cache. Figures are per engine: data-parallel ranks and replicas each have their own.
+
+use super::pages::PagePool;
+use super::{Rank, beside_weights, budget, padded, ranks, running, sequence_bytes, share};
+use roofcast_ask::deployment::Deployment;
+use roofcast_ask::spec::EngineKind;
+use roofcast_facts::error::{Error, Result};
+use roofcast_facts::units::Bytes;
+use serde::Serialize;
+
+/// Memory figures that one engine reports.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Start {
+    /// Longest request in tokens.
+    pub max_model_len: u64,
+    /// Bytes of weights on the fullest rank.
+    pub weight_bytes: Bytes,
+    /// Bytes for KV on the rank with the least room.
+    pub kv_bytes: Bytes,
+    /// Number of tokens that fit in the cache of one engine.
+    pub kv_tokens: u64,
+    /// Number of requests of `max_model_len` tokens that fit at one time.
+    pub max_concurrency: f64,
+    /// Most requests, of any length, that run at one time, if a pool of recurrent states limits them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_running_requests: Option<u64>,
+    /// Reason why the engine does not start; `None` if it starts.
+    pub refusal: Option<Refusal>,
+}
+
+/// Reason why an engine does not start, with settings that would help.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Refusal {
+    /// KV bytes that one request of `max_model_len` tokens needs on the rank with the least room.
+    pub needed_bytes: Bytes,
+    /// Bytes available for KV.
+    pub available_bytes: Bytes,
+    /// Bytes that are missing if weights and reserves alone do not fit, or if the engine requests more than is free.
+    pub short_by_bytes: Bytes,
+    /// Bytes that the engine requests.
+    pub(crate) budget_bytes: Bytes,
+    /// Bytes that no other process holds.
+    pub(crate) free_bytes: Bytes,
+    /// Longest request in tokens with which the engine would start; 0 if it would not start with any.
+    pub longest: u64,
+    /// Nearest `gpu_memory_utilization`, in steps of 0.01, with which the engine would start: the largest that is
+    /// free if too much is requested, else the smallest that suffices; `None` if there is none up to 0.99.
+    pub gpu_memory_utilization: Option<f64>,
+    /// Largest `max_num_seqs` with which the engine would start; `None` if fewer sequences do not help.
+    pub max_num_seqs: Option<u64>,
+}
+
+impl Refusal {
+    /// Writes the refusal as a sentence.
+    pub fn told(&self, engine: &str, max_model_len: u64) -> String {
+        let gib = |bytes: Bytes| format!("{:.2} GiB", bytes.as_f64() / f64::from(1 << 30));
+        let asks_too_much = self.budget_bytes > self.free_bytes;
+        let lacks = if asks_too_much {
+            format!(
+                "{} of an accelerator's memory are free at start, less than the {} of its gpu_memory_utilization",
+                gib(self.free_bytes),
+                gib(self.budget_bytes)
+            )
+        } else if self.short_by_bytes > Bytes::ZERO {
+            format!("weights and activations alone are {} more than it may take", gib(self.short_by_bytes))
+        } else {
+            format!(
+                "one request of {max_model_len} tokens needs {} of KV cache an accelerator, {} are there",
+                gib(self.needed_bytes),
+                gib(self.available_bytes)
+            )
+        };
+        let would = [
+            (self.longest > 0).then(|| format!("max_model_len up to {}", self.longest)),
+            self.gpu_memory_utilization.map(|share| {
+                let bound = if asks_too_much { "up to" } else { "from" };
+                format!("gpu_memory_utilization {bound} {share}")
+            }),
+            self.max_num_seqs.map(|count| format!("max_num_seqs up to {count}")),
+        ];
+        let would: Vec<String> = would.into_iter().flatten().collect();
+        let advice = match would.as_slice() {
+            [] => "more or larger accelerators, or smaller weights, would do".to_owned(),
+            some => format!("it would with {}", some.join(", or ")),
+        };
+        format!("{engine} does not start: {lacks}; {advice}")
+    }
+}
+
+/// Refuses a deployment whose engine would not start with the requested `max_model_len`, or with the memory that
+/// other processes leave. An explicit number of blocks is accepted without a check, for runs with small caches,
+/// although vLLM compares it with the longest request from 0.21 on (`get_kv_cache_configs` of
+/// `v1/core/kv_cache_utils.py`), as [`start`] does.
+///
+/// # Errors
+/// Fails with [`Error::WillNotStart`].
+pub fn starts(deployment: &Deployment) -> Result<()> {
+    let engine = &deployment.engine;
+    let asked = engine.max_model_len.filter(|_| engine.num_gpu_blocks.is_none());
+    let finds_less = ranks(deployment).iter().any(|rank| rank.beyond_free() > Bytes::ZERO);
+    let Some(asked) = asked.or(finds_less.then_some(1)) else { return Ok(()) };
+    match start(deployment, asked) {
+        Start { refusal: Some(refusal), max_model_len, .. } => {
+            Err(Error::WillNotStart(refusal.told(deployment.engine.name(), max_model_len)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Cache of one rank, and the rule that counts the part of a request in it.
+struct Room {
+    rank: Rank,
+    pool: Option<PagePool>,
+    stage: usize,
+}
+
+impl Room {
+    /// Bytes of one request of `context` tokens.
+    fn needed(&self, deployment: &Deployment, context: u64) -> Bytes {
+        match &self.pool {
+            Some(pool) => pool.block * pool.blocks(context),
+            None => sequence_bytes(deployment, self.stage, padded(deployment, context)),
+        }
+    }
+
+    /// Number of requests of `context` tokens that fit, with a fraction.
+    fn concurrency(&self, deployment: &Deployment, context: u64) -> f64 {
+        let whole = self
+            .pool
+            .as_ref()
+            .map_or(self.rank.kv_bytes, |pool| pool.block * (self.rank.kv_bytes.0 / pool.block.0.max(1)));
+        whole.as_f64() / self.needed(deployment, context).as_f64().max(1.0)
+    }
+}
+
+/// Start-up report of `deployment`. `context` is the longest request in tokens if neither spec nor model states one.
+pub fn start(deployment: &Deployment, context: u64) -> Start {
+    let longest = deployment.longest().unwrap_or(context).max(1);
+    let paged =
+        deployment.engine.kind() == EngineKind::Vllm && !deployment.ideal && deployment.draft.is_none();
+    let room = |(stage, rank): (usize, Rank)| {
+        let pool = if paged { PagePool::of(deployment, stage) } else { None };
+        Room { rank, pool, stage }
+    };
+    let rooms: Vec<Room> = ranks(deployment).into_iter().enumerate().map(room).collect();
+    let concurrency = |room: &Room| room.concurrency(deployment, longest);
+    let tightest = rooms.iter().min_by(|a, b| concurrency(a).total_cmp(&concurrency(b)));
+    let max_concurrency = tightest.map_or(0.0, concurrency);
+    let kv_bytes = tightest.map_or(Bytes::ZERO, |room| room.rank.kv_bytes);
+    let tokens = tightest.map_or(0, |room| tokens(deployment, room, longest));
+    Start {
+        max_model_len: longest,
+        weight_bytes: rooms.iter().map(|room| room.rank.weight_bytes).max().unwrap_or(Bytes::ZERO),
+        kv_bytes,
+        kv_tokens: tokens,
+        max_concurrency,
+        max_running_requests: running(deployment).map(|most| most / deployment.parallelism.attention_dp),
+        refusal: tightest.and_then(|room| refusal(deployment, room, longest)),
+    }
+}
+
+/// Number of tokens that fit in the cache in whole blocks, for requests of `longest` tokens.
+fn tokens(deployment: &Deployment, room: &Room, longest: u64) -> u64 {
+    match &room.pool {
+        Some(_) => (room.concurrency(deployment, longest) * longest as f64) as u64,
+        None => {
+            let one = sequence_bytes(deployment, room.stage, longest);
+            let block = deployment.engine.block_size.max(1);
+            share(room.rank.kv_bytes, longest, one) / block * block
+        }
+    }
+}
+
+fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal> {
+    let needed_bytes = match deployment.engine.kind() {
+        EngineKind::Vllm => room.needed(deployment, longest),
+        _ => Bytes(1),
+    };
+    if room.rank.short_by_bytes == Bytes::ZERO && needed_bytes <= room.rank.kv_bytes {
+        return None;
+    }
+    Some(Refusal {
+        needed_bytes,
+        available_bytes: room.rank.kv_bytes,
+        short_by_bytes: room.rank.short_by_bytes,
+        budget_bytes: room.rank.budget_bytes,
+        free_bytes: room.rank.free_bytes,
+        longest: longest_that_fits(deployment, room, longest),
+        gpu_memory_utilization: utilization(deployment, room, needed_bytes),
+        max_num_seqs: sequences(deployment, room, needed_bytes),
+    })
+}
+
+/// Longest request in tokens that fits, at most `most`.
+fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
+    if room.rank.beyond_free() > Bytes::ZERO {
+        return 0;
+    }
+    let (mut fits, mut beyond) = (0, most + 1);
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        let holds = room.needed(deployment, middle) <= room.rank.kv_bytes;
+        if holds { fits = middle } else { beyond = middle }
+    }
+    fits
+}
+
+/// Utilization, in steps of 0.01, that provides `needed` bytes and does not exceed the free memory: the largest below
+/// the current one if the current one exceeds it, else the smallest above.
+fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f64> {
+    let asks_too_much = room.rank.beyond_free() > Bytes::ZERO;
+    let asked = deployment.engine.kv_cache_memory_bytes.map(Bytes);
+    if asked.is_some() && !asks_too_much {
+        return None;
+    }
+    let own = deployment.engine.gpu_memory_utilization * 100.0;
+    let held = room.rank.weight_bytes + room.rank.activation_bytes + room.rank.runtime_bytes;
+    let starts = |share: &f64| {
+        let mut other = deployment.clone();
+        other.engine.gpu_memory_utilization = *share;
+        let budget = budget(&other, held);
+        let kv = asked.unwrap_or_else(|| budget.saturating_sub(held));
+        budget <= room.rank.free_bytes && kv >= needed
+    };
+    let share = |percent: u64| percent as f64 / 100.0;
+    if asks_too_much {
+        (1..own.ceil() as u64).rev().map(share).find(starts)
+    } else {
+        (own.floor() as u64 + 1..=99).map(share).find(starts)
+    }
+}
+
+/// Largest number of concurrent sequences whose step is small enough to leave `needed` bytes.
+fn sequences(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<u64> {
+    if deployment.engine.kv_cache_memory_bytes.is_some() || room.rank.beyond_free() > Bytes::ZERO {
+        return None;
+    }
+    let leaves = |count: u64| {
+        let mut other = deployment.clone();
+        other.engine.max_num_seqs = count;
+        other.engine.requested.max_num_seqs = Some(count);
+        let (activations, runtime) = beside_weights(&other);
+        let held = room.rank.weight_bytes + activations + runtime;
+        budget(&other, held).saturating_sub(held) >= needed
+    };
+    let (mut fits, mut beyond) = (0, deployment.engine.max_num_seqs);
+    while beyond - fits > 1 {
+        let middle = fits + (beyond - fits) / 2;
+        if leaves(middle) { fits = middle } else { beyond = middle }
+    }
+    (fits > 0).then_some(fits)
+}

@@ -1,0 +1,26 @@
+//! Amounts of a pass that its messages depend on.
+//!
+//! Knows: tokens that cross links. Knows nothing about bytes.
+
+use super::Pass;
+use roofcast_facts::units::number;
+
+impl Pass<'_> {
+    /// Decodes of the rank, and cached tokens before its prompts: what ranks exchange that share the tokens of a sequence.
+    pub(crate) fn shared(&self) -> [f64; 2] {
+        let prompts = self.chunks.iter().filter(|chunk| chunk.is_prompt());
+        let cached: u64 = prompts.map(|c| c.count * c.context.saturating_sub(c.new)).sum();
+        [number(self.decodes), number(cached)]
+    }
+
+    /// True if the pass computes prompts.
+    pub(crate) fn has_prompts(&self) -> bool {
+        self.longest > 0
+    }
+
+    /// Tokens that cross a rank's link where data-parallel ranks gather tokens: a rank receives the tokens of all other
+    /// ranks, and sends its own tokens at least once.
+    pub(crate) fn gathered(&self) -> u64 {
+        self.rows.max(self.tokens.saturating_sub(self.rows))
+    }
+}

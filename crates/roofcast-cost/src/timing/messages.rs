@@ -1,0 +1,262 @@
+//! Time of a step's messages between ranks.
+//!
+//! Knows: exchanges of tokens last as long as measured ones of DeepEP if it runs, else ten latencies of the link for
+//! dispatch and for combination, plus their bytes at a fraction of the link's rate. An all-reduce lasts as long as a measured one with equally many bytes and ranks, scaled by the links' rates
+//! on a sibling chip; without a measurement, three latencies of the link plus its bytes at a fraction of the link's
+//! rate. Knows nothing about which messages there are.
+
+use super::shared::SharedTimes;
+use crate::coefficients::{Coefficients, KernelTimes};
+use crate::kernel_time::{Basis, Kernels};
+use crate::operator::collective::Links;
+use crate::operator::exchange::{self, Exchange, Overlap};
+use crate::operator::shared_sequences;
+use crate::profile::Curve;
+use roofcast_ask::deployment::{BusiestRank, Deployment};
+
+/// Efficiency of a link through the host's memory, which each byte enters and leaves: two cards over PCIe 5 exchange
+/// 15 GB/s of 64 (`all_reduce_perf` of nccl-tests; 64 MiB in 4.4 ms).
+const THROUGH_HOST: f64 = 0.24;
+
+/// Fixed time of one all-reduce without a measurement, as a multiple of the link's latency.
+const LATENCIES: f64 = 3.0;
+
+/// Bytes per row in the all-reduce of a norm over all heads: the sums of squares of queries and of keys in 32 bits
+/// (vLLM 0.18, `model_executor/layers/mamba/linear_attn.py`, `MiniMaxText01RMSNormTP.forward_qk`).
+const SQUARES: f64 = 8.0;
+
+/// Measured seconds of dispatch and of combination over rows, in equal layers.
+#[derive(Debug, Clone, PartialEq)]
+struct Exchanged {
+    layers: f64,
+    both: [Curve; 2],
+}
+
+/// Seconds of dispatches, and of combinations, of `rows` rows.
+fn sum(exchanges: &[Exchanged], rows: f64) -> [f64; 2] {
+    let of = |at: usize| exchanges.iter().map(|e| e.layers * e.both[at].at(rows)).sum();
+    [of(0), of(1)]
+}
+
+/// Times of the messages of a step.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Messages {
+    /// Number of all-reduces of a step.
+    count: f64,
+    /// Bytes per row in one all-reduce.
+    row_bytes: f64,
+    /// Measured seconds of one all-reduce over its bytes, if there is a measurement.
+    measured: Option<Curve>,
+    /// Fixed seconds of one all-reduce, and seconds per row.
+    formula: [f64; 2],
+    /// Number of all-reduces in a step that sum the squares of queries and keys.
+    norms: f64,
+    /// Seconds per row of transfers between stages.
+    stages_row: f64,
+    /// Seconds per token that a data-parallel rank gathers from other ranks.
+    gather: f64,
+    /// Fixed seconds of all exchanges of tokens without a measurement.
+    exchange_start: f64,
+    /// Seconds per row of all exchanges without a measurement, in steps of decodes and in steps with prompts.
+    exchange_row: [f64; 2],
+    /// Measured seconds of dispatch and combination over rows, with the number of layers: in steps of decodes, and with
+    /// prompts.
+    exchanges: [Vec<Exchanged>; 2],
+    /// Seconds of those in which multiprocessors work; empty for exchanges that occupy few.
+    works: [Vec<Exchanged>; 2],
+    /// Number of layers that exchange tokens.
+    pub(super) exchange_layers: f64,
+    /// Times of the messages of ranks that share the tokens of sequences.
+    pub(super) shared: SharedTimes,
+    /// Seconds per step of moving experts to other ranks, averaged over all steps.
+    rebalancing: f64,
+    /// Measurement or assumption behind the time of all-reduces.
+    pub(crate) basis: Option<Basis>,
+}
+
+impl Messages {
+    /// Computes the times of the messages of `deployment`, whose amounts are in `links`.
+    pub(crate) fn of(deployment: &Deployment, links: &Links, coefficients: &Coefficients) -> Messages {
+        let count = links.all_reduces as f64;
+        let KernelTimes::Measured { shares, .. } = &coefficients.kernels else {
+            let formula = [0.0, links.seconds_per_row()];
+            return Messages {
+                count,
+                formula,
+                stages_row: links.seconds_per_row_of_stages(),
+                exchange_row: links.exchange_row,
+                exchange_layers: links.exchange_layers,
+                shared: SharedTimes::limit(links),
+                gather: links.gather,
+                ..Messages::default()
+            };
+        };
+        let factor = coefficients.factor;
+        let kernels = Kernels::of(deployment, coefficients);
+        let p = deployment.parallelism;
+        let measured = (links.all_reduces > 0).then(|| kernels.all_reduce(p.tp)).flatten();
+        let (measured, basis) = measured.unzip();
+        let through_host = deployment.accelerator.link.as_ref().is_some_and(|l| l.topology.is_through_host());
+        let share = if through_host { THROUGH_HOST } else { shares.link };
+        let least = links.seconds_per_row() / links.row_bytes.max(1.0);
+        Messages {
+            count,
+            row_bytes: links.row_bytes,
+            norms: links.norms as f64,
+            measured: measured.map(|c| c.map(|bytes, s| (s * factor).max(bytes * least))),
+            formula: [
+                factor * LATENCIES * links.latency,
+                (factor / share).max(1.0) * links.seconds_per_row(),
+            ],
+            stages_row: links.seconds_per_row_of_stages() * (factor / share).max(1.0),
+            gather: links.gather * (factor / share).max(1.0),
+            exchange_start: factor * links.exchange_latency,
+            exchange_row: links.exchange_row.map(|row| row * (factor / share).max(1.0)),
+            exchanges: exchanges(deployment, &kernels, p.ep),
+            works: works(deployment, &kernels),
+            exchange_layers: links.exchange_layers,
+            shared: SharedTimes::of(
+                shared_sequences::messages(deployment),
+                &kernels,
+                links,
+                deployment.sequence_ranks,
+                [factor * LATENCIES / 2.0 * links.latency, (factor / share).max(1.0), factor],
+            ),
+            rebalancing: deployment.rebalancing().map_or(0.0, |(seconds, steps)| seconds / steps),
+            basis,
+        }
+    }
+
+    /// Seconds of the exchanges of tokens of a step with `rows` rows; `prompts` is true if it computes prompts.
+    #[inline(always)]
+    pub(crate) fn exchange(&self, rows: f64, prompts: bool) -> f64 {
+        self.both_ways(rows, prompts).iter().sum()
+    }
+
+    /// Seconds of dispatches, and of combinations.
+    pub(super) fn both_ways(&self, rows: f64, prompts: bool) -> [f64; 2] {
+        let at = usize::from(prompts);
+        match self.exchanges[at].as_slice() {
+            [] => [(self.exchange_start + self.exchange_row[at] * rows) / 2.0; 2],
+            measured => sum(measured, rows),
+        }
+    }
+
+    /// Seconds of dispatches, and of combinations, in which multiprocessors work, so that no other kernel runs.
+    pub(super) fn works(&self, rows: f64, prompts: bool) -> [f64; 2] {
+        sum(&self.works[usize::from(prompts)], rows)
+    }
+
+    /// Seconds of the other messages of a step with `rows` rows, for which a rank gathers `gathered` tokens.
+    #[inline(always)]
+    pub(crate) fn time(&self, rows: f64, gathered: f64) -> f64 {
+        let other = self.rebalancing + self.stages_row * rows + self.gather * gathered;
+        if self.count == 0.0 {
+            return other;
+        }
+        let [one, norm] = match &self.measured {
+            Some(curve) => [self.row_bytes, SQUARES].map(|bytes| curve.at(rows * bytes)),
+            None => [self.formula[0] + self.formula[1] * rows, self.formula[0]],
+        };
+        self.count * one + self.norms * norm + other
+    }
+}
+
+/// Measured times of exchanges by low-latency kernels on one node, whose multiprocessors copy the tokens; see
+/// [`super::overlap`].
+fn works(deployment: &Deployment, kernels: &Kernels) -> [Vec<Exchanged>; 2] {
+    let Some(overlap) = Overlap::of(deployment) else { return Default::default() };
+    let mut works =
+        exchanges(deployment, kernels, deployment.accelerator.node_size.min(deployment.parallelism.ep));
+    for (work, low_latency) in works.iter_mut().zip(overlap.low_latency) {
+        if !low_latency {
+            work.clear();
+        }
+    }
+    works
+}
+
+/// Measured times of the exchanges of DeepEP among `ranks` ranks, by number of layers: in steps of decodes, and with
+/// prompts; empty without measurements of both.
+fn exchanges(deployment: &Deployment, kernels: &Kernels, ranks: u64) -> [Vec<Exchanged>; 2] {
+    let Some(backend) = deployment.experts.deepep() else { return [Vec::new(), Vec::new()] };
+    let load = deployment.experts.load(deployment.parallelism.ep).unwrap_or(BusiestRank::EVEN);
+    let [decodes, prompts] = exchange::low_latency(backend).map(|low_latency| {
+        let blocks = deployment.stages.iter().flat_map(|stage| &stage.blocks);
+        let experts = blocks.filter_map(|(block, layers)| Some((block.experts.as_ref()?, *layers)));
+        let timed = experts.map(|(shard, layers)| {
+            let exchange = Exchange { ranks, ..Exchange::of(deployment, shard) };
+            let curve = kernels.exchange(&exchange, low_latency, load)?;
+            Some(Exchanged { layers: layers as f64, both: curve })
+        });
+        timed.collect::<Option<Vec<_>>>()
+    });
+    decodes.zip(prompts).map_or_else(Default::default, |(decodes, prompts)| [decodes, prompts])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forecaster::Forecaster;
+    use roofcast_ask::deployment::DeploymentOptions;
+    use roofcast_ask::parallelism::RequestedParallelism;
+    use roofcast_facts::model::config;
+    use std::sync::Arc;
+
+    const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
+
+    fn messages(model: &str, chip: &str, tp: u64) -> (Messages, Links) {
+        let catalog = roofcast_facts::Catalog::embedded().unwrap();
+        let entry = catalog.model(model).unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator(chip).unwrap().clone());
+        let parallelism = RequestedParallelism { tp: Some(tp), ..Default::default() };
+        let deployment = Deployment::resolve(
+            model,
+            chip,
+            &DeploymentOptions { parallelism, ..DeploymentOptions::default() },
+        );
+        let forecaster = Forecaster::embedded(deployment.unwrap()).unwrap();
+        let links = Links::of(&forecaster.deployment);
+        (Messages::of(&forecaster.deployment, &links, &forecaster.coefficients), links)
+    }
+
+    /// Llama-3.1-8B on two H100 has 64 all-reduces of 8192 bytes per row. 32 rows, 262,144 bytes, take 64 times the
+    /// table's time, which is at least the link's limit: 262,144 bytes at 450 GB/s are 0.58 µs.
+    #[test]
+    fn measured_all_reduces_are_no_faster_than_the_link() {
+        let (messages, links) = messages(LLAMA, "h100-sxm", 2);
+        assert_eq!((links.all_reduces, links.row_bytes), (64, 8192.0));
+        let one = messages.time(32.0, 0.0) / 64.0;
+        assert!(messages.basis.is_some() && one > 262_144.0 / 450e9, "{one}");
+        assert!(messages.time(64.0, 0.0) >= messages.time(32.0, 0.0));
+    }
+
+    /// No table covers an MI300X: an all-reduce takes three latencies, plus its bytes at half of the link's rate.
+    #[test]
+    fn all_reduces_without_a_table_by_hand() {
+        let (messages, links) = messages(LLAMA, "mi300x", 8);
+        assert_eq!(messages.basis, None);
+        let expected = 64.0 * (3.0 * links.latency + 100.0 * links.seconds_per_row() / 0.5);
+        assert!((messages.time(100.0, 0.0) / expected - 1.0).abs() < 1e-9);
+    }
+
+    /// MiniMax-M2 normalizes queries and keys over all heads: on eight H200, 62 all-reduces of 8 bytes per row are
+    /// added to 124 of the residual stream. Qwen3 normalizes each head separately and has none.
+    #[test]
+    fn a_norm_over_all_heads_adds_an_all_reduce() {
+        let (messages, links) = messages("MiniMaxAI/MiniMax-M2", "h200-sxm", 8);
+        assert_eq!((links.all_reduces, links.norms), (124, 62));
+        let without = Messages { norms: 0.0, ..messages.clone() };
+        let one = (messages.time(4.0, 0.0) - without.time(4.0, 0.0)) / 62.0;
+        let curve = messages.measured.as_ref().unwrap();
+        assert!((one / curve.at(32.0) - 1.0).abs() < 1e-9 && one > 1e-6, "{one}");
+        assert_eq!(self::messages("Qwen/Qwen3-30B-A3B", "h200-sxm", 4).1.norms, 0);
+    }
+
+    /// One chip sends nothing.
+    #[test]
+    fn one_chip_sends_nothing() {
+        assert_eq!(messages(LLAMA, "h100-sxm", 1).0.time(1000.0, 0.0), 0.0);
+    }
+}

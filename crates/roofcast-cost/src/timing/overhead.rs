@@ -1,0 +1,305 @@
+//! Times of a step outside its operators: small kernels, launches, the host, and messages between ranks.
+//!
+//! Knows: small kernels are counted by layer, with one time for each; a step that no captured graph covers waits for
+//! its launches; the host's loop overlaps with the device. Times of all-reduces are looked up by bytes if all-reduces
+//! over equally many ranks were timed, else they are a fixed start plus their bytes at a fraction of the link's rate.
+//! Knows nothing about operators.
+
+use super::messages::Messages;
+use crate::coefficients::{Coefficients, busiest, waiting};
+use crate::coefficients::{KernelTimes, SKEW};
+use crate::step::{Pass, StepModel};
+use roofcast_facts::shares::BottleneckShares;
+use roofcast_facts::units::number;
+
+/// Efficiency of HBM traffic in norms, activation functions and sampling, similar to copies by cuBLAS and Triton.
+const ELEMENTWISE: f64 = 0.8;
+/// Bytes of HBM traffic in sampling, per vocabulary entry and sampled row: fp32 logits are written, read by softmax
+/// and read by the draw.
+const SAMPLED: f64 = 12.0;
+/// Fixed seconds of sampling (10 µs), and of the embedding, final norm and copies of tokens before and after it (20
+/// µs).
+const SAMPLER: f64 = 30e-6;
+
+/// Host seconds of a kernel that Python launches, less than measured totals per kernel: a forward pass of DeepSeek-V3
+/// without a graph takes 82.6 ms in SGLang, 61 layers of some 28 kernels (its pull request 12160), and one of
+/// Qwen3-4B 16.6 ms in sfllm, 36 layers of 10 (its pull request 46): 46 to 48 µs each, including the step's other
+/// time.
+const INTERPRETED: f64 = 40e-6;
+
+/// Seconds between two captured pieces, including the launch of attention by Python: a decode step of 32 layers takes
+/// 8.1 ms in pieces and 7.7 ms whole (vLLM's pull request 10058), and one of 28 layers takes 7 % more in pieces
+/// (16072): 5 to 15 µs a layer.
+const PIECE: f64 = 10e-6;
+
+/// Times of a step outside its operators, in seconds.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Overhead {
+    /// Seconds of the small kernels of a step in a captured graph.
+    pub(crate) small_kernels: f64,
+    /// Seconds of one small kernel in a captured graph.
+    pub(super) small_kernel: f64,
+    /// Exposed host seconds: per step, per sequence, and additionally per step with prompts.
+    pub(crate) exposed: [f64; 3],
+    /// Overlapped host seconds: per step, and per sequence.
+    pub(crate) loops: [f64; 2],
+    /// Host seconds of the launches of a step that no captured graph covers.
+    pub(crate) launches: f64,
+    /// Seconds of the launches between captured pieces, and true if decodes also run in pieces.
+    pieces: (f64, bool),
+    /// True if no step runs in a captured graph.
+    eager: bool,
+    /// Tokens of the largest pass with prompts that a captured graph covers.
+    captured: u64,
+    /// Seconds per token of a rank in norms and activation functions.
+    token: f64,
+    /// Seconds of sampling per sampled row.
+    sampled: f64,
+    /// Fixed seconds of sampling per step.
+    sampler: f64,
+    /// Times of the messages between ranks.
+    pub(crate) messages: Messages,
+}
+
+/// Seconds of a pass outside its operators: small kernels, host, launches, links.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct PassOverhead {
+    /// Seconds of small kernels, sampling included.
+    pub(crate) small_kernels: f64,
+    /// Exposed host seconds.
+    pub(crate) host: f64,
+    /// Exposed seconds of launches.
+    pub(crate) launches: f64,
+    /// Exposed seconds of messages between ranks.
+    pub(crate) links: f64,
+    /// Seconds of dispatch and of combination among `links` that disappear if attention lasts longer, because they
+    /// overlap; 0 without overlap.
+    pub(crate) covered: [f64; 2],
+}
+
+impl Overhead {
+    /// Computes the overhead of `model`; at a limit, only the bytes of messages at the links' bandwidth count.
+    pub(crate) fn of(model: &StepModel, coefficients: &Coefficients, messages: Messages) -> Overhead {
+        let KernelTimes::Measured { .. } = &coefficients.kernels else {
+            return Overhead { messages, ..Overhead::default() };
+        };
+        let at = &model.surroundings;
+        let factor = coefficients.factor;
+        let engine = coefficients.engine.scaled(factor);
+        let [server_step, server_sequence] =
+            [coefficients.server.step, coefficients.server.sequence].map(|s| s * factor / at.host_speed);
+        let host = |seconds: f64| seconds / at.host_speed;
+        let beside = coefficients.regimes.launches as f64 * at.products as f64;
+        let kernels = at.small_kernels as f64 + beside;
+        let layer = coefficients.launches.map_or(0.0, |l| l.device * factor * at.layers as f64);
+        let one_by_one = coefficients.launches.map(|l| host(l.host * factor) * at.layers as f64);
+        let interpreted = at.interpreted as f64;
+        let compiled = kernels + at.large_kernels as f64 - interpreted;
+        let launches = engine.launch * compiled + INTERPRETED.max(engine.launch) * factor * interpreted;
+        let launches = one_by_one.unwrap_or(host(launches));
+        let bandwidth = model.bandwidth.0 * ELEMENTWISE / factor;
+        let skew = busiest(at.experts, model.parallelism.ep, SKEW);
+        Overhead {
+            small_kernels: kernels * engine.small_kernel + layer,
+            small_kernel: engine.small_kernel,
+            exposed: [
+                host(engine.step) + server_step,
+                host(engine.sequence) + server_sequence,
+                host(engine.prompt_step),
+            ],
+            loops: [host(engine.loop_step), host(engine.loop_sequence)],
+            launches,
+            pieces: (host(at.pieces.0 as f64 * PIECE * factor), at.pieces.1),
+            eager: at.eager,
+            captured: at.captured,
+            token: (at.elementwise_bytes + skew * at.unfused_expert_bytes) / bandwidth,
+            sampled: at.vocabulary as f64 * SAMPLED / bandwidth,
+            sampler: SAMPLER * factor,
+            messages,
+        }
+    }
+
+    /// True if a captured graph covers a pass of `rows` rows; `prompts` is true if it computes prompts.
+    #[inline(always)]
+    pub(super) fn is_captured(&self, rows: u64, prompts: bool) -> bool {
+        !self.eager && (rows <= self.captured || !prompts)
+    }
+
+    /// Overhead of a pass in which GEMMs and experts take `operators` seconds.
+    #[inline(always)]
+    pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> PassOverhead {
+        let (rows, sequences) = (number(pass.rows), number(pass.sequences));
+        let small_kernels =
+            self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
+        let [step, sequence, prompt] = self.exposed;
+        let exposed = step + sequence * sequences + if pass.longest > 0 { prompt } else { 0.0 };
+        let device = operators + small_kernels;
+        let uncaptured = !self.is_captured(pass.rows, pass.longest > 0);
+        let launched = if uncaptured { self.launches } else { 0.0 };
+        let looping = self.loops[0] + self.loops[1] * sequences;
+        let pieces = if !uncaptured && (pass.longest > 0 || self.pieces.1) { self.pieces.0 } else { 0.0 };
+        let launches = waiting(device, launched) + pieces;
+        PassOverhead {
+            small_kernels,
+            host: exposed + waiting(device + launches, looping),
+            launches,
+            links: self.messages.time(rows, number(pass.gathered()))
+                + self.messages.shared.seconds(pass)
+                + self.messages.exchange(rows, pass.has_prompts()),
+            covered: [0.0; 2],
+        }
+    }
+
+    /// Overhead of a pass at its limit, whose exchanges overlap with all `operators`, in seconds.
+    pub(super) fn overlapped(&self, pass: &Pass, operators: f64) -> PassOverhead {
+        let alone = self.beside(pass, operators);
+        let rows = number(pass.rows);
+        let covered = (self.messages.exchange(rows, pass.has_prompts()) - operators).max(0.0);
+        let links =
+            self.messages.time(rows, number(pass.gathered())) + self.messages.shared.seconds(pass) + covered;
+        // Attention hides both halves of what lasts longer.
+        PassOverhead { links, covered: [covered / 2.0; 2], ..alone }
+    }
+
+    /// Overhead of a pass in two microbatches of at most `rows` rows, whose exchanges overlap with kernels: `operators`
+    /// are the seconds of all operators and of routed experts among them.
+    pub(super) fn split(&self, pass: &Pass, [operators, experts]: [f64; 2], rows: u64) -> PassOverhead {
+        let alone = self.beside(pass, operators);
+        let small_kernels = alone.small_kernels + self.small_kernels;
+        let kernels = operators + small_kernels;
+        let launches = match self.is_captured(pass.rows, pass.has_prompts()) {
+            true => 2.0 * alone.launches,
+            false => waiting(kernels, 2.0 * self.launches),
+        };
+        let [around, experts] = [(kernels - experts) / 2.0, experts / 2.0];
+        let prompts = pass.has_prompts();
+        let exchanges = self.messages.both_ways(number(rows), prompts);
+        let works = self.messages.works(number(rows), prompts);
+        let mut links = self.messages.time(number(pass.rows), number(pass.gathered()))
+            + self.messages.shared.seconds(pass);
+        let mut covered = [0.0; 2];
+        for ((exchange, work), covered) in exchanges.into_iter().zip(works).zip(&mut covered) {
+            let work = work.min(exchange);
+            *covered = (exchange - work - around).max(0.0);
+            links += 2.0 * work + *covered + (exchange - work - experts).max(0.0);
+        }
+        links += exchanges[1] / self.messages.exchange_layers.max(1.0);
+        PassOverhead { small_kernels, launches, links, covered, ..alone }
+    }
+}
+
+impl PassOverhead {
+    /// Attributes the times to bottlenecks.
+    #[inline(always)]
+    pub(crate) fn shares(&self) -> BottleneckShares<f64> {
+        BottleneckShares {
+            memory: self.small_kernels,
+            compute: 0.0,
+            communication: self.links,
+            host: self.host + self.launches,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coefficients::{EngineTimes, KernelEfficiency as KernelShares};
+    use crate::profile::Profiles;
+    use crate::step::Contexts;
+    use roofcast_ask::deployment::{Deployment, DeploymentOptions};
+    use roofcast_facts::model::config;
+    use std::borrow::Cow;
+    use std::sync::Arc;
+
+    fn llama() -> StepModel {
+        let catalog = roofcast_facts::Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let mut model =
+            StepModel::compile(&Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap());
+        model.surroundings.host_speed = 1.0;
+        model
+    }
+
+    fn overhead(model: &StepModel, engine: EngineTimes) -> Overhead {
+        let kernels = KernelTimes::Measured {
+            profiles: Cow::Owned(Profiles::default()),
+            shares: KernelShares::UNKNOWN,
+        };
+        let coefficients = Coefficients { kernels, engine, ..Coefficients::ideal(1.0, 1.0) };
+        Overhead::of(model, &coefficients, Messages::default())
+    }
+
+    fn pass(rows: u64, longest: u64) -> Pass<'static> {
+        Pass {
+            rows,
+            sampled: 0,
+            sequences: 10,
+            tokens: rows,
+            decodes: 0,
+            share: 0.0,
+            contexts: Contexts::Groups(Cow::Borrowed(&[])),
+            chunks: Cow::Borrowed(&[]),
+            longest,
+            ends: false,
+        }
+    }
+
+    /// 160 small kernels of 2 µs are 320 µs, plus 30 µs of sampling; a token moves 32 · 2 · 59,392 bytes at 0.8 ·
+    /// 3.35 TB/s in 1.418 µs. Exposed are 100 µs per step, and 3 µs for each of 10 sequences.
+    #[test]
+    fn what_a_captured_step_adds_by_hand() {
+        let engine = EngineTimes {
+            small_kernel: 2e-6,
+            step: 100e-6,
+            sequence: 3e-6,
+            launch: 1.0,
+            ..Default::default()
+        };
+        let found = overhead(&llama(), engine).beside(&pass(10, 0), 5e-3);
+        assert!((found.small_kernels - (350e-6 + 10.0 * 1.4183e-6)).abs() < 1e-9, "{found:?}");
+        assert!((found.host - 130e-6).abs() < 1e-12 && found.launches == 0.0, "{found:?}");
+    }
+
+    /// 160 small and 129 large kernels are launched one by one in 10 µs each, and 32 attentions by Python in 40 µs
+    /// each: 4.17 ms. With 4.17 ms of the device, the step takes the cube root of 2 times as long, 26 % more. vLLM's
+    /// graphs cover up to 512 tokens of prompts.
+    #[test]
+    fn a_prompt_beyond_the_captured_sizes_waits_for_launches() {
+        let overhead = overhead(&llama(), EngineTimes { launch: 10e-6, ..Default::default() });
+        let token = 32.0 * 2.0 * 59_392.0 / (0.8 * 3.35e12);
+        let device = |rows: f64| 4.17e-3 - 30e-6 - rows * token;
+        let waited = |rows: u64, longest| overhead.beside(&pass(rows, longest), device(rows as f64)).launches;
+        assert!((waited(600, 600) / (4.17e-3 * 0.259_92) - 1.0).abs() < 1e-3, "{}", waited(600, 600));
+        // 512 tokens of prompts are captured in pieces, with 32 attentions of 10 µs between the pieces; decodes are
+        // captured whole.
+        assert!((waited(512, 512) / 320e-6 - 1.0).abs() < 1e-9 && waited(600, 0) == 0.0);
+    }
+
+    /// A host with half the speed takes twice as long for all of its work; the device's time does not change.
+    #[test]
+    fn a_slower_host_takes_longer() {
+        let engine = EngineTimes {
+            small_kernel: 2e-6,
+            launch: 1e-6,
+            step: 1e-4,
+            sequence: 1e-6,
+            prompt_step: 1e-3,
+            loop_step: 1e-3,
+            loop_sequence: 1e-6,
+            ..Default::default()
+        };
+        let mut model = llama();
+        let usual = overhead(&model, engine);
+        model.surroundings.host_speed = 0.5;
+        let slow = overhead(&model, engine);
+        let host =
+            |o: &Overhead| [o.exposed[0], o.exposed[1], o.exposed[2], o.loops[0], o.loops[1], o.launches];
+        for (slow, usual) in host(&slow).into_iter().zip(host(&usual)) {
+            assert!(usual > 0.0 && (slow / usual - 2.0).abs() < 1e-9, "{slow} {usual}");
+        }
+        assert_eq!((slow.small_kernels, slow.token), (usual.small_kernels, usual.token));
+    }
+}

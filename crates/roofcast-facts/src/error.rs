@@ -1,0 +1,206 @@
+//! The library's one error type. Every message names the place, the value found and the values accepted.
+
+use std::fmt::Display;
+
+/// Every failure in the library: bad input, or a valid question without an answer.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A field holds a value that cannot be used.
+    #[error("{place}: `{field}` is {found}; accepted: {accepted}")]
+    Field {
+        /// File, flag group or catalog entry.
+        place: String,
+        /// Key or flag.
+        field: String,
+        /// The value found.
+        found: String,
+        /// The values accepted.
+        accepted: String,
+    },
+    /// A file cannot be parsed.
+    #[error("{place}: {message}")]
+    Parse {
+        /// File, with line and column where they are known.
+        place: String,
+        /// Message of the parser.
+        message: String,
+    },
+    /// No catalog entry has this name.
+    #[error("no {kind} named {found:?} in the catalog; {hint}")]
+    Unknown {
+        /// `model` or `accelerator`.
+        kind: &'static str,
+        /// The name that was given.
+        found: String,
+        /// Similar names, or how to list all names.
+        hint: String,
+    },
+    /// A simulated engine has nothing to compute although requests wait.
+    #[error("the engine is stuck: {waiting} requests wait and none can be admitted under these settings")]
+    Stuck {
+        /// Number of waiting requests.
+        waiting: u64,
+    },
+    /// An engine would not start with these settings.
+    #[error("{0}")]
+    WillNotStart(String),
+    /// A chip has no rate for a number format.
+    #[error("{accelerator} has no {dtype} rate; it computes in {accepted}{advice}")]
+    NoRate {
+        /// Catalog id of the accelerator.
+        accelerator: String,
+        /// The number format that the accelerator lacks.
+        dtype: String,
+        /// Number formats that the accelerator has.
+        accepted: String,
+        /// Advice on an alternative; may be empty.
+        advice: String,
+    },
+}
+
+impl Error {
+    /// An [`Error::Field`] from anything that can be displayed.
+    pub fn field(
+        place: impl Display,
+        field: impl Display,
+        found: impl Display,
+        accepted: impl Display,
+    ) -> Error {
+        Error::Field {
+            place: place.to_string(),
+            field: field.to_string(),
+            found: found.to_string(),
+            accepted: accepted.to_string(),
+        }
+    }
+
+    /// Returns a field error with `section` prepended to its place, for a section of a spec that contains a deployment.
+    pub fn within(self, section: &str) -> Error {
+        match self {
+            Error::Field { place, field, found, accepted } => {
+                Error::Field { place: format!("{section}, {place}"), field, found, accepted }
+            }
+            other => other,
+        }
+    }
+
+    /// An [`Error::Parse`] from a TOML error: file, line and column, and the path of the key where it is known.
+    pub fn toml(place: &str, text: &str, path: &str, error: &toml::de::Error) -> Error {
+        let position = error.span().and_then(|span| text.get(..span.start)).map(|before| {
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+            format!(":{line}:{column}")
+        });
+        let place = format!("{place}{}", position.unwrap_or_default());
+        let found = error.span().and_then(|span| text.get(span)).map(first_line);
+        let message = told(path, error.message(), found.as_deref());
+        Error::Parse { place, message }
+    }
+}
+
+/// A parser's message, rewritten in the form of [`Error::Field`] if it states an expectation; `found` is the value as
+/// written in the file.
+pub fn told(path: &str, message: &str, found: Option<&str>) -> String {
+    let message = message.replace('\n', " ");
+    let path = if path == "." { "" } else { path };
+    let message = unknown_field(&message).unwrap_or(message);
+    let is = |found: &str, accepted: &str| {
+        let field = if path.is_empty() { String::new() } else { format!("`{path}` is ") };
+        format!("{field}{found}; accepted: {accepted}")
+    };
+    if let Some((head, accepted)) = message.split_once(", expected ") {
+        // A list of sections (`[[name]]`) where one section is expected: its first section is read as the first key.
+        if let Some(section) = found.and_then(|found| found.strip_prefix("[[")?.strip_suffix("]]")) {
+            return format!("`{section}` is a list of sections; accepted: one, headed [{section}]");
+        }
+        if let Some(unread) = ["invalid type: ", "invalid value: "].iter().find_map(|p| head.strip_prefix(p))
+        {
+            return match (literal(unread), found) {
+                // The parser names the section that contains the value; the key stands before the value.
+                (Some(value), Some(section)) if section.starts_with('{') => {
+                    let key =
+                        section.split(value).next().and_then(|before| before.trim_end().strip_suffix('='));
+                    let key =
+                        key.and_then(|before| before.split([' ', ',', '{']).rfind(|word| !word.is_empty()));
+                    let path = key.map_or(path.to_owned(), |key| format!("{path}.{key}"));
+                    format!("`{path}` is {value}; accepted: {}", in_words(accepted))
+                }
+                (Some(value), None) => is(value, in_words(accepted)),
+                (_, found) => is(found.unwrap_or(unread), in_words(accepted)),
+            };
+        }
+        if let Some(name) = head.strip_prefix("unknown variant ") {
+            return is(&name.replace('`', "\""), accepted.trim_start_matches("one of "));
+        }
+    }
+    match found {
+        // An untagged type lists its accepted values.
+        Some(found) if message.starts_with("a ") => is(found, &message),
+        _ if path.is_empty() => message,
+        // An error about a field of the section at `path`; the parser's message names both.
+        _ => match message.strip_prefix(&format!("{path}: `")) {
+            Some(field) => format!("`{path}.{field}"),
+            None => format!("`{path}`: {message}"),
+        },
+    }
+}
+
+/// Most names that a message lists one by one.
+const LISTED: usize = 12;
+
+/// The message of an unknown field, listing only similar names instead of all accepted ones; `None` for other messages,
+/// or if no name is similar.
+fn unknown_field(message: &str) -> Option<String> {
+    let (name, rest) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
+    let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    let like = |other: &&str| strsim::normalized_damerau_levenshtein(name, other);
+    let mut near: Vec<(f64, &str)> = known.iter().map(|other| (like(other), *other)).collect();
+    near.retain(|(likeness, _)| *likeness >= 0.6);
+    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let near: Vec<String> = near.iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
+    match near.as_slice() {
+        [] if known.len() <= LISTED => None,
+        [] => Some(format!(
+            "unknown field `{name}`; accepted: {} keys, which `roofcast keys` lists",
+            known.len()
+        )),
+        near => Some(format!("unknown field `{name}`; did you mean {}?", near.join(" or "))),
+    }
+}
+
+/// The value in a message of serde such as: string "fast", integer `3`.
+fn literal(unread: &str) -> Option<&str> {
+    let from = unread.find(['"', '`'])?;
+    Some(unread.get(from..)?.trim_matches('`'))
+}
+
+/// The TOML name of a Rust type.
+fn in_words(accepted: &str) -> &str {
+    match accepted {
+        "u64" | "u32" | "usize" => "a whole number from 0",
+        "i64" => "a whole number",
+        "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other if other.starts_with("internally tagged enum ") => "a table that says its kind",
+        other if other.starts_with("struct ") => "a section with keys of its own",
+        other => other,
+    }
+}
+
+/// A number as a message shows it: in powers of ten if it has many digits.
+pub fn shown(number: f64) -> String {
+    let short = number == 0.0 || (1e-6..1e15).contains(&number.abs());
+    if short { number.to_string() } else { format!("{number:e}") }
+}
+
+/// The first line of a value, cut if it is long.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or("");
+    let shown: String = line.chars().take(60).collect();
+    if shown.len() < text.len() { shown + "…" } else { shown }
+}
+
+/// Result of the library's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,0 +1,158 @@
+//! The vision tower that turns images into tokens: its weights, and its memory while it computes an image.
+//!
+//! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and the merger of patches into
+//! tokens. [`encoder`] has the tower as a model, whose time is that of a prompt; [`sizing`] the tokens of an image by
+//! its size.
+
+mod encoder;
+mod sizing;
+
+use super::keys::Keys;
+pub use sizing::ImageSize;
+pub use sizing::ImageTokens;
+use sizing::Sizing;
+
+/// Color values of a pixel.
+const CHANNELS: u64 = 3;
+/// Tokens of the largest image that Qwen's processors accept: 16,777,216 pixels, 32 × 32 per token
+/// (`size.longest_edge` of Qwen3-VL's `preprocessor_config.json`).
+const QWEN_LARGEST: u64 = 16_384;
+/// Patches that are merged into a token along each axis, if the config does not say: Gemma 3 pools 4 × 4, others
+/// merge 2 × 2.
+const GEMMA_POOL: u64 = 4;
+const MERGE: u64 = 2;
+/// Most accepted patches that are merged along an axis; a larger value shows that the file is damaged.
+const MOST_MERGED: u64 = 64;
+
+/// Vision tower of a multimodal model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tower {
+    /// Parameters of the tower, kept in 16 bits even if the text model is quantized.
+    pub parameters: u64,
+    /// Values per patch that exist at one time: residual and normalized stream, and both sides of the MLP's
+    /// activation.
+    pub patch_width: u64,
+    /// Number of patches that are merged into a token.
+    pub patches_per_token: u64,
+    /// Tokens of the largest image, if it may exceed a step's token budget.
+    pub largest: Option<u64>,
+    /// Number of layers.
+    layers: u64,
+    /// Width of the residual stream.
+    width: u64,
+    /// Inner width of the MLPs.
+    inner: u64,
+    /// True if the MLPs have a gate.
+    gated: bool,
+    /// Number of attention heads; `None` if the config does not say.
+    heads: Option<u64>,
+    /// Weights that multiply every patch before the layers.
+    embedding: u64,
+    /// Weights that multiply every token after the layers.
+    merging: u64,
+    /// Number of layers with attention over the whole image, and patches of a window in the others; `None` if every
+    /// layer attends to the whole image.
+    windows: Option<(u64, u64)>,
+    /// Rule for the tokens of an image.
+    sizing: Sizing,
+    /// Layers and width of the tower according to the keys `num_hidden_layers` and `hidden_size` alone, which are the
+    /// keys that SGLang reads.
+    pub by_plain_keys: [Option<u64>; 2],
+}
+
+impl Tower {
+    /// Reads the tower of `vision_config` that precedes a text model of width `hidden`; `None` if known keys do not
+    /// determine its size.
+    pub(super) fn read(keys: &Keys, model_type: &str, hidden: u64) -> Option<Tower> {
+        let vision = keys.object("vision_config")?;
+        let count = |names: &[&str]| vision.count(names).ok().flatten();
+        let layers = count(&["depth", "num_hidden_layers", "vt_num_hidden_layers", "num_layers"])?;
+        let width = count(&["hidden_size", "vt_hidden_size", "embed_dim"])?;
+        let inner = count(&["intermediate_size", "vt_intermediate_size"]).unwrap_or(4 * width);
+        let patch = count(&["patch_size"])?;
+        let kind = vision.text("model_type").ok().flatten().unwrap_or_default();
+        let products =
+            if ["pixtral", "qwen2_5_vl", "gemma4"].iter().any(|k| kind.starts_with(k)) { 3 } else { 2 };
+        let block = (4 * width).checked_mul(width)?.checked_add(products * width * inner)?;
+        let frames = count(&["temporal_patch_size"]).unwrap_or(1);
+        let embedding =
+            CHANNELS.checked_mul(patch)?.checked_mul(patch)?.checked_mul(frames)?.checked_mul(width)?;
+        let merge = count(&["spatial_merge_size"]).unwrap_or(MERGE);
+        let pool = count(&["pooling_kernel_size"]).unwrap_or(GEMMA_POOL);
+        let merge = if model_type.starts_with("gemma") { pool } else { merge }.min(MOST_MERGED);
+        let wide = if model_type.starts_with("gemma") { width } else { width * merge * merge };
+        let merger = if model_type.starts_with("gemma") { 0 } else { wide.checked_mul(wide)? };
+        let mergers =
+            1 + vision.value("deepstack_visual_indexes").and_then(|v| v.as_array()).map_or(0, Vec::len)
+                as u64;
+        let merging = mergers.checked_mul(merger.checked_add(wide.checked_mul(hidden)?)?)?;
+        let parameters = layers.checked_mul(block)?.checked_add(embedding)?.checked_add(merging)?;
+        let window = count(&["window_size"]).map(|pixels| (pixels / patch.max(1)).pow(2)).filter(|n| *n > 0);
+        let full =
+            vision.value("fullatt_block_indexes").and_then(|v| v.as_array()).map(|all| all.len() as u64);
+        let side = count(&["image_size"]).map(|size| size / patch / merge);
+        let largest = if model_type.starts_with("qwen") { Some(QWEN_LARGEST) } else { side.map(|n| n * n) };
+        Some(Tower {
+            parameters,
+            patch_width: 2 * (width + inner),
+            patches_per_token: merge * merge,
+            largest,
+            layers,
+            width,
+            inner,
+            gated: products == 3,
+            heads: count(&["num_heads", "num_attention_heads", "vt_num_attention_heads"]),
+            embedding,
+            merging,
+            windows: full.zip(window),
+            sizing: Sizing::of(model_type, kind, patch * merge, count(&["image_size"])),
+            by_plain_keys: [count(&["num_hidden_layers"]), count(&["hidden_size"])],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Qwen3-VL-30B-A3B: 27 layers of width 1152 and MLP width 4304, patches of 16 × 16 in two frames, and four
+    /// mergers from 4 × 1152 to the text model's 2048.
+    #[test]
+    fn qwen3_vl_by_hand() {
+        let config = serde_json::json!({
+            "model_type": "qwen3_vl_moe", "text_config": { "hidden_size": 2048 },
+            "vision_config": {
+                "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 16,
+                "temporal_patch_size": 2, "spatial_merge_size": 2, "deepstack_visual_indexes": [8, 16, 24]
+            }
+        });
+        let keys = Keys::new("config.json", &config).unwrap();
+        let tower = Tower::read(&keys, "qwen3_vl_moe", 2048).unwrap();
+        let layers = 27 * (4 * 1152 * 1152 + 2 * 1152 * 4304);
+        let patches = 3 * 16 * 16 * 2 * 1152;
+        assert_eq!(tower.parameters, layers + patches + 4 * (4608 * 4608 + 4608 * 2048));
+        assert_eq!((tower.patch_width, tower.patches_per_token, tower.largest), (10_912, 4, Some(16_384)));
+    }
+
+    /// Qwen2.5-VL: 4 of 32 layers attend to the whole image, the others within windows of 112 pixels, 8 × 8 patches of 14.
+    #[test]
+    fn windows_by_hand() {
+        let config = serde_json::json!({
+            "model_type": "qwen2_5_vl",
+            "vision_config": {
+                "model_type": "qwen2_5_vl", "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
+                "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2, "window_size": 112,
+                "fullatt_block_indexes": [7, 15, 23, 31]
+            }
+        });
+        let keys = Keys::new("config.json", &config).unwrap();
+        let tower = Tower::read(&keys, "qwen2_5_vl", 3584).unwrap();
+        assert_eq!((tower.windows, tower.gated, tower.heads), (Some((4, 64)), true, Some(16)));
+    }
+
+    #[test]
+    fn a_tower_without_its_size_is_none() {
+        let config = serde_json::json!({ "vision_config": { "hidden_size": 1152 } });
+        assert_eq!(Tower::read(&Keys::new("config.json", &config).unwrap(), "llava", 4096), None);
+    }
+}

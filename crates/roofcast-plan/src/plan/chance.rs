@@ -1,0 +1,381 @@
+//! The probability that a deployment meets the SLO, given the error bands of forecasts.
+//!
+//! Knows: one factor of measured over forecast applies to the times of all steps of a run; it is log-normal with the
+//! 10th and 90th percentile of the closed-loop TPOT band ([`roofcast_cost::coefficients::Band`]). A run is simulated again at
+//! the quantile of the required probability and, if it meets the SLO there, at [`QUANTILES`], so that queues grow with
+//! the step times. Between simulated quantiles the logarithm of a latency over its bound is linear in the normal
+//! deviate z of the factor. The part of the bands of TTFT and E2EL that exceeds the band of steps, and the variation of
+//! a percentile over seeds, add a log-normal factor:
+//!
+//! `chance = ∫ φ(z) · min over bounds Φ(−(ln(latency(z) / bound) + m) / s) dz`
+//!
+//! with middle m and deviation s of the added factors; 0 above the midpoint between the last quantile at which the load
+//! is sustained and the first at which it is not. Knows nothing about the order of the search.
+
+use super::demand::TrafficDemand;
+use super::proof::{Trial, carried, shortened};
+use super::space::Candidate;
+use roofcast_ask::spec::{Metric, Slo, SloBound, Spec};
+use roofcast_cost::coefficients::{Load, Z90};
+use roofcast_cost::forecaster::Forecaster;
+use roofcast_facts::error::Result;
+use roofcast_sim::simulate::Simulation;
+
+/// Quantiles of the step-time band that are simulated for a promising deployment, as normal deviates: 10th, 50th and
+/// 90th percentile.
+const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
+/// Smallest distance of the required quantile from the forecast, in normal deviates, at which these two runs suffice
+/// for a probability.
+const APART: f64 = 0.5;
+/// Number of seeds that are simulated in addition to the proof's.
+pub(super) const SEEDS: u64 = 4;
+/// Half of the range of the integral, in normal deviates; `STEP` is its step.
+const REACH: f64 = 4.0;
+const STEP: f64 = 0.01;
+
+/// A log-normal factor on times.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Factor {
+    /// Mean of the factor's logarithm.
+    middle: f64,
+    /// Standard deviation of the factor's logarithm.
+    deviation: f64,
+}
+
+impl Factor {
+    /// The factor with this 10th and 90th percentile.
+    fn of(band: [f64; 2]) -> Factor {
+        let [low, high] = band.map(libm::log);
+        Factor { middle: low.midpoint(high), deviation: ((high - low) / (2.0 * Z90)).max(0.0) }
+    }
+
+    /// Value of the factor at the normal deviate `z`.
+    fn at(self, z: f64) -> f64 {
+        libm::exp(self.middle + z * self.deviation)
+    }
+
+    /// Normal deviate of the factor 1, which is the forecast; `None` if the factor is constant.
+    fn own(self) -> Option<f64> {
+        (self.deviation > 0.0).then(|| -self.middle / self.deviation)
+    }
+
+    /// The independent factor whose product with `inner` is this factor; constant if `inner` is wider.
+    fn over(self, inner: Factor) -> Factor {
+        let left = self.deviation.powi(2) - inner.deviation.powi(2);
+        Factor { middle: self.middle - inner.middle, deviation: left.max(0.0).sqrt() }
+    }
+}
+
+/// Uncertainty of a deployment's forecast, from its bands.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Doubt {
+    /// Ratio of measured to forecast step times.
+    step: Factor,
+    /// For each bound, the ratio of measured to forecast latencies, given the measured step times.
+    beyond: Vec<Factor>,
+}
+
+impl Doubt {
+    /// The uncertainty of `forecaster`'s forecasts, from the bands of its calibration; `None` without bands. If step
+    /// times were `fitted` to a measured run, their factor has its middle at 1.
+    pub(super) fn of(forecaster: &Forecaster, slo: &Slo, fitted: bool) -> Option<Doubt> {
+        let own = forecaster.coefficients.band?.factors(Load::Closed);
+        let other = forecaster.elsewhere().coefficients.band?.factors(Load::Closed);
+        let widest = |a: [f64; 2], b: [f64; 2]| Factor::of([a[0].min(b[0]), a[1].max(b[1])]);
+        let step = widest(own.tpot, other.tpot);
+        let of = |bound: SloBound| match bound.metric {
+            Metric::Ttft => widest(own.ttft, other.ttft).over(step),
+            Metric::Tpot | Metric::Itl => Factor::default(),
+            Metric::E2el => widest(own.e2e, other.e2e).over(step),
+        };
+        let beyond = match slo.goodput {
+            Some(_) => vec![Factor::default()],
+            None => slo.bounds().map(of).collect(),
+        };
+        let middle = if fitted { 0.0 } else { step.middle };
+        Some(Doubt { step: Factor { middle, ..step }, beyond })
+    }
+
+    /// Factor on step times that measured step times do not exceed with probability `share`.
+    pub(super) fn step_at(&self, share: f64) -> f64 {
+        self.step.at(deviate(share))
+    }
+}
+
+/// 10th and 90th percentile of measured over forecast step times; `None` without bands.
+pub fn step_band(forecaster: &Forecaster) -> Option<[f64; 2]> {
+    let doubt = Doubt::of(forecaster, &Slo::default(), false)?;
+    Some([-Z90, Z90].map(|z| doubt.step.at(z)))
+}
+
+/// Results of a run whose step times are multiplied by one factor.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ChanceRun {
+    /// Normal deviate of the factor.
+    z: f64,
+    /// For each bound, the logarithm of latency over bound.
+    excess: Vec<f64>,
+    /// True if the load was sustained for as long as the run lasted.
+    carried: bool,
+}
+
+impl ChanceRun {
+    pub(super) fn of(z: f64, run: &Result<Simulation>, slo: &Slo) -> ChanceRun {
+        let bounds = slo.goodput.map_or_else(|| slo.bounds().count(), |_| 1);
+        match run {
+            Ok(run) if !run.ended_early => {
+                ChanceRun { z, excess: excess(run, slo), carried: carried(run, slo) }
+            }
+            // In a run that ended early, the bound that was certain to be missed is also exceeded among the requests so
+            // far, unless requests were refused instead.
+            Ok(run) => {
+                let excess = excess(run, slo);
+                let carried = excess.iter().any(|excess| *excess >= 0.0);
+                ChanceRun { z, excess, carried }
+            }
+            Err(_) => ChanceRun { z, excess: vec![0.0; bounds], carried: false },
+        }
+    }
+
+    fn meets(&self) -> bool {
+        self.carried && self.excess.iter().all(|excess| *excess <= 0.0)
+    }
+}
+
+/// For each bound, the logarithm of latency over bound; for a goodput, the logarithm of the required over the actual
+/// number of good requests.
+pub(super) fn excess(run: &Simulation, slo: &Slo) -> Vec<f64> {
+    let ln = |ratio: f64| libm::log(ratio.max(f64::MIN_POSITIVE));
+    if let Some(needed) = slo.needed(run.requests) {
+        let good = run.summary.good.unwrap_or(run.summary.completed);
+        return vec![ln(needed as f64 / good.max(1) as f64)];
+    }
+    slo.bounds().map(|bound| ln(run.summary.bounded(&bound) / bound.ms)).collect()
+}
+
+/// Results of a deployment at quantiles of its step times, and with other seeds.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Outlook {
+    /// Runs in order of z. The excess at a larger z is never below the excess at a smaller one.
+    points: Vec<ChanceRun>,
+    /// For each bound, the factor in addition to the factor on step times.
+    beyond: Vec<Factor>,
+    /// Fraction of the seeds with which the load was sustained.
+    sustained: f64,
+    /// For each bound, the lowest and highest milliseconds over seeds; `None` if only one seed was simulated.
+    pub(super) seeds: Option<Vec<[f64; 2]>>,
+}
+
+impl Outlook {
+    fn new(mut points: Vec<ChanceRun>, beyond: Vec<Factor>) -> Outlook {
+        points.sort_by(|a, b| a.z.total_cmp(&b.z));
+        for at in 1..points.len() {
+            let (below, here) = points.split_at_mut(at);
+            let Some((low, high)) = below.last().zip(here.first_mut()) else { continue };
+            high.carried &= low.carried;
+            let risen = high.excess.iter_mut().zip(&low.excess);
+            risen.for_each(|(high, low)| *high = high.max(*low));
+        }
+        Outlook { points, beyond, sustained: 1.0, seeds: None }
+    }
+
+    /// Adds the variation over seeds: `others` are runs with other seeds, `own` are the excesses of the proof's seed.
+    pub(super) fn varied(&mut self, own: &[f64], others: &[ChanceRun], slo: &Slo) {
+        let all = others.len() as f64 + 1.0;
+        let carried: Vec<&ChanceRun> = others.iter().filter(|point| point.carried).collect();
+        self.sustained = (carried.len() as f64 + 1.0) / all;
+        let mut spans = Vec::new();
+        for (bound, beyond) in self.beyond.iter_mut().enumerate() {
+            let values: Vec<f64> =
+                own.get(bound).copied().into_iter().chain(carried.iter().map(|p| p.excess[bound])).collect();
+            let n = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0).max(1.0);
+            beyond.deviation = (beyond.deviation.powi(2) + variance).sqrt();
+            // Shift by the mean over seeds, because the proof's seed may be a lucky one.
+            beyond.middle += mean - own[bound];
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            spans.push([least, most].map(libm::exp));
+        }
+        let ms = slo.bounds().zip(spans).map(|(bound, span)| span.map(|share| share * bound.ms));
+        self.seeds = slo.goodput.is_none().then(|| ms.collect());
+    }
+
+    /// The probability of meeting the SLO.
+    pub(super) fn chance(&self) -> f64 {
+        self.chance_within(1.0)
+    }
+
+    /// The probability of meeting the SLO with every bound multiplied by `factor`.
+    pub(super) fn chance_within(&self, factor: f64) -> f64 {
+        let looser = libm::log(factor);
+        let edge = self.edge();
+        let at = |z: f64| {
+            let kept = |(bound, beyond): (usize, &Factor)| {
+                let over = self.excess(bound, z) + beyond.middle - looser;
+                if beyond.deviation > 0.0 { below(-over / beyond.deviation) } else { f64::from(over <= 0.0) }
+            };
+            let kept = self.beyond.iter().enumerate().map(kept);
+            if z < edge { kept.fold(1.0, f64::min) } else { 0.0 }
+        };
+        let steps = (2.0 * REACH / STEP) as i32;
+        let weighed = (0..=steps).map(|n| {
+            let z = f64::from(n) * STEP - REACH;
+            let density = libm::exp(-z * z / 2.0);
+            (density * at(z), density)
+        });
+        let (kept, all) = weighed.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        kept / all * self.sustained
+    }
+
+    /// The normal deviate above which the load is not sustained.
+    fn edge(&self) -> f64 {
+        match self.points.iter().position(|point| !point.carried) {
+            None => f64::INFINITY,
+            Some(0) => f64::NEG_INFINITY,
+            Some(at) => self.points[at - 1].z.midpoint(self.points[at].z),
+        }
+    }
+
+    /// The excess of a bound at `z`; linear between the simulated points and beyond the last one.
+    fn excess(&self, bound: usize, z: f64) -> f64 {
+        let above = self.points.iter().position(|point| point.z > z).unwrap_or(self.points.len());
+        let high = above.clamp(1, self.points.len() - 1);
+        let (low, high) = (&self.points[high - 1], &self.points[high]);
+        let rise = (high.excess[bound] - low.excess[bound]) / (high.z - low.z).max(f64::MIN_POSITIVE);
+        low.excess[bound] + rise * (z - low.z)
+    }
+}
+
+/// Φ(z), the probability of a normal deviate below `z`.
+fn below(z: f64) -> f64 {
+    0.5 * libm::erfc(-z / std::f64::consts::SQRT_2)
+}
+
+/// The normal deviate z with Φ(z) = `share`.
+pub(super) fn deviate(share: f64) -> f64 {
+    let (mut low, mut high) = (-REACH, REACH);
+    while high - low > 1e-6 {
+        let middle = f64::midpoint(low, high);
+        if below(middle) < share { low = middle } else { high = middle }
+    }
+    f64::midpoint(low, high)
+}
+
+/// A deployment that met the SLO, the spec under which it did, and its run.
+pub(super) type Met<'a> = (Candidate, &'a Spec, &'a Simulation);
+
+/// A deployment whose probability is being computed.
+pub(super) struct Case<'a> {
+    pub(super) trial: Trial,
+    pub(super) doubt: Doubt,
+    /// The run of the forecast, without a factor on step times.
+    pub(super) run: &'a Simulation,
+    /// Results of the runs so far.
+    points: Vec<ChanceRun>,
+    /// Normal deviates of the quantiles to simulate next.
+    pub(super) open: Vec<f64>,
+}
+
+impl<'a> Case<'a> {
+    /// A case that is first simulated at the quantile of the required probability `asked`: if it misses the SLO there,
+    /// a bound is crossed between the forecast and that quantile.
+    pub(super) fn new(trial: Trial, doubt: Doubt, run: &'a Simulation, asked: f64) -> Case<'a> {
+        let alone = doubt.step.own().is_some_and(|own| asked - own >= APART);
+        let open = if alone { vec![asked] } else { QUANTILES.to_vec() };
+        Case { trial, doubt, run, points: Vec::new(), open }
+    }
+
+    /// Adds the runs at the open quantiles. After the first run, opens [`QUANTILES`] if that run meets the SLO, and
+    /// otherwise the middle between the forecast and that run.
+    pub(super) fn add<'r>(&mut self, runs: impl Iterator<Item = &'r Result<Simulation>>, slo: &Slo) {
+        let simulated = std::mem::take(&mut self.open);
+        self.points.extend(simulated.iter().zip(runs).map(|(z, run)| ChanceRun::of(*z, run, slo)));
+        if let ([only], Some(own)) = (self.points.as_slice(), self.doubt.step.own()) {
+            self.open = if only.meets() { QUANTILES.to_vec() } else { vec![own.midpoint(only.z)] };
+        }
+    }
+
+    /// The simulation at a quantile of the step times, with half of the requests if these suffice.
+    pub(super) fn slowed(&self, z: f64, demand: &TrafficDemand) -> Trial {
+        let mut trial = self.trial.clone();
+        trial.forecaster = trial.forecaster.slowed(self.doubt.step.at(z));
+        let short = trial.spec.workload.as_ref().map(|workload| shortened(workload, demand, &trial.spec.slo));
+        trial.spec.workload = short;
+        trial
+    }
+
+    pub(super) fn outlook(&self) -> Outlook {
+        let step = self.doubt.step;
+        // The forecast's own run is one further point.
+        let own = step.own().map(|z| ChanceRun {
+            z,
+            excess: excess(self.run, &self.trial.spec.slo),
+            carried: true,
+        });
+        Outlook::new(self.points.iter().cloned().chain(own).collect(), self.doubt.beyond.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outlook(points: &[(f64, f64)], beyond: Factor) -> Outlook {
+        let point = |(z, excess): &(f64, f64)| ChanceRun { z: *z, excess: vec![*excess], carried: true };
+        Outlook::new(points.iter().map(point).collect(), vec![beyond])
+    }
+
+    #[test]
+    fn a_band_is_the_quantiles_of_a_factor() {
+        let factor = Factor::of([0.8, 1.25]);
+        for (share, value) in [(0.1, 0.8), (0.5, 1.0), (0.9, 1.25)] {
+            assert!((factor.at(deviate(share)) - value).abs() < 1e-5, "{share}");
+        }
+        // A TTFT band of [0.5, 2] around a step band of [0.8, 1.25]: ln 2 = 0.693 and ln 1.25 = 0.223 over 1.2816,
+        // √(0.541² − 0.174²) = 0.512.
+        let beyond = Factor::of([0.5, 2.0]).over(factor);
+        assert!((beyond.deviation - 0.512).abs() < 1e-3 && beyond.middle.abs() < 1e-12);
+    }
+
+    /// With latency in proportion to step times, the chance for a band of [0.8, 1.25] is 0.1 at 1.25 times the bound,
+    /// and 0.9 at 0.8 times.
+    #[test]
+    fn the_chance_without_a_queue_is_that_of_the_band() {
+        let deviation = Factor::of([0.8, 1.25]).deviation;
+        for (over, chance) in [(1.0_f64, 0.5), (1.25, 0.1), (0.8, 0.9)] {
+            let points = QUANTILES.map(|z| (z, over.ln() + z * deviation));
+            let found = outlook(&points, Factor::default());
+            assert!((found.chance() - chance).abs() < 5e-3, "{over}: {}", found.chance());
+            // With bounds 1.25 times as wide the chance of 0.1 becomes 0.5.
+            if over == 1.25 {
+                assert!((found.chance_within(1.25) - 0.5).abs() < 5e-3);
+            }
+        }
+    }
+
+    /// A latency that doubles from the median to the 90th percentile of step times reaches its bound halfway: Φ(0.64) =
+    /// 0.739.
+    #[test]
+    fn a_queue_makes_the_chance_less_than_the_band_alone() {
+        let bound = -0.5 * 2_f64.ln();
+        let points = [(-Z90, bound - 0.1), (0.0, bound), (Z90, -bound)];
+        let chance = outlook(&points, Factor::default()).chance();
+        assert!((chance - below(Z90 / 2.0)).abs() < 5e-3, "{chance}");
+        // If the load is not sustained at the 90th percentile, the edge is halfway as well, whatever the latency.
+        let mut stuck = outlook(&[(-Z90, -1.0), (0.0, -1.0), (Z90, -1.0)], Factor::default());
+        assert!(stuck.chance() > 0.999);
+        stuck.points[2].carried = false;
+        assert!((stuck.chance() - below(Z90 / 2.0)).abs() < 5e-3);
+    }
+
+    /// A forecast that is constant at its bound over e^s, with a deviation of s that step times do not explain: Φ(1) =
+    /// 0.841.
+    #[test]
+    fn what_steps_do_not_explain_counts_by_itself() {
+        let beyond = Factor { middle: 0.0, deviation: 0.2 };
+        let chance = outlook(&[(-1.0, -0.2), (1.0, -0.2)], beyond).chance();
+        assert!((chance - 0.8413).abs() < 1e-3, "{chance}");
+    }
+}

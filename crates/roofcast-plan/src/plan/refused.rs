@@ -1,0 +1,63 @@
+//! Specs that a plan cannot answer.
+//!
+//! Knows: the keys that a plan decides or does not judge, and loads without an end. Knows nothing about the search.
+
+use roofcast_ask::spec::Spec;
+use roofcast_ask::workload::{Arrivals, Workload};
+use roofcast_facts::error::{Error, Result};
+
+/// What to do about images, whose encoder a plan's estimates do not count.
+pub(super) const UNPLANNED_IMAGES: &str = "omitted: `simulate` counts the encoder of images, a plan does not";
+
+/// Reason for which a plan refuses classes of requests.
+pub(super) const UNJUDGED_CLASSES: &str =
+    "omitted in a plan, which judges all requests by [slo]: simulate --find judges classes";
+
+/// Refuses specs that a plan cannot answer.
+pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
+    let decided = [
+        ("fleet.prefill", spec.fleet.prefill.is_some()),
+        ("fleet.decode", spec.fleet.decode.is_some()),
+        ("fleet.beside", spec.fleet.beside.is_some()),
+        ("fleet.link", spec.fleet.link.is_some()),
+        ("fleet.autoscale", spec.fleet.autoscale.is_some()),
+        ("fleet.schedule", spec.fleet.schedule.is_some()),
+    ];
+    if let Some((field, _)) = decided.iter().find(|(_, set)| *set) {
+        let accepted = "omitted: the plan decides how replicas are combined ([search] has disaggregated, mixed and \
+                        link)";
+        return Err(Error::field("spec", *field, "set", accepted));
+    }
+    let varied =
+        [("fleet.failures", spec.fleet.failures.is_some()), ("fleet.slow", spec.fleet.slow.is_some())];
+    if let Some((field, _)) = varied.iter().find(|(_, set)| *set) {
+        let accepted = "omitted in a plan, whose replicas are equal and stay up: simulate shows what they do";
+        return Err(Error::field("spec", *field, "set", accepted));
+    }
+    workload.without_classes("spec", UNJUDGED_CLASSES)?;
+    workload.without_images("spec", UNPLANNED_IMAGES)?;
+    if let Some(most) = workload.max_concurrency {
+        let accepted = "omitted: a plan is for all that comes, not for what a client holds back";
+        return Err(Error::field("spec", "workload.max_concurrency", most, accepted));
+    }
+    if spec.engine.speculative.as_ref().is_some_and(|s| s.draft_model.is_some()) {
+        let accepted = "draft_cost, which is the same on every deployment";
+        return Err(Error::field("spec", "engine.speculative.draft_model", "set", accepted));
+    }
+    let confidence = spec.search.as_ref().and_then(|search| search.confidence);
+    if let Some(share) = confidence.filter(|share| !(0.0..1.0).contains(share)) {
+        let accepted = "a chance from 0 to below 1, as 0.8";
+        return Err(Error::field("spec", "search.confidence", share, accepted));
+    }
+    match &workload.arrivals {
+        Arrivals::Offline | Arrivals::Burst { size: None, .. } => {
+            let accepted = "a load that lasts: a plan is for what can be sustained";
+            Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
+        }
+        Arrivals::Trace { recorded: Some(_), .. } if workload.arrivals.rate().is_none() => {
+            let accepted = "a trace over some time, or closed_loop";
+            Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,249 @@
+//! Data-parallel ranks as engines: each has a queue, limits and a KV cache of its own, behind a balancer.
+//!
+//! Knows: which rank gets a request; ranks share experts and therefore step together, with the price of [`price`], and a
+//! rank without work waits for the others. Steps are taken singly. Knows nothing about the decisions of an engine.
+
+mod balancer;
+mod load;
+mod price;
+#[cfg(test)]
+mod tests;
+
+use super::Replica;
+use crate::scheduler::config::RankSettings;
+use crate::scheduler::state::KvTransfer;
+use crate::tally::Tally;
+use crate::timeline::{Segment, Timeline};
+use balancer::{Balancer, Counts};
+pub(super) use load::StepLoad;
+use price::JointPrices;
+use roofcast_ask::arrival::{Arrival, Departure, SequenceId};
+use roofcast_ask::workload::Prompt;
+use roofcast_cost::timing::Timing;
+use roofcast_facts::clock::Ticks;
+use roofcast_facts::shares::BottleneckShares;
+use std::borrow::Cow;
+
+/// An engine that can be one of several ranks which step together.
+pub(super) trait Rank: Replica {
+    /// Decides the next step; [`Replica::step`] then runs it. Returns the work whose price the rank needs, which is
+    /// empty if only results are due; `None` if the step has nothing for this rank.
+    fn prepare(&mut self) -> Option<StepLoad>;
+    /// Sets the price of the prepared work in ticks; `None` lets the rank price its steps itself.
+    fn impose(&mut self, price: Option<BottleneckShares<u64>>);
+    /// Moves the clock to `time`, until which other ranks computed, and drops a prepared step without work.
+    fn wait_for_others(&mut self, time: Ticks);
+}
+
+/// The data-parallel ranks of one replica.
+pub(super) struct Ranks {
+    ranks: Vec<Box<dyn Rank>>,
+    balancer: Balancer,
+    price: JointPrices,
+    /// End of the last step.
+    clock: Ticks,
+    /// Counts that the ranks reported at the start and at the end of the last step.
+    reported: [Vec<Counts>; 2],
+    /// Counters of the replica that are no sums over ranks; the others stay 0.
+    own: Tally,
+    timeline: Option<Box<Timeline>>,
+}
+
+impl Ranks {
+    /// Idle `ranks`; `timing` has the times of one rank's steps.
+    pub(super) fn new(ranks: Vec<Box<dyn Rank>>, settings: RankSettings, timing: Timing) -> Ranks {
+        let idle = vec![[0; 2]; ranks.len()];
+        Ranks {
+            balancer: Balancer::new(settings.balance, ranks.len()),
+            ranks,
+            price: JointPrices::new(timing),
+            clock: Ticks::ZERO,
+            reported: [idle.clone(), idle],
+            own: Tally::default(),
+            timeline: None,
+        }
+    }
+
+    /// Lets `act` run on a rank that records in the replica's timeline.
+    fn with<T>(&mut self, rank: usize, act: impl FnOnce(&mut dyn Rank) -> T) -> T {
+        let rank = self.ranks[rank].as_mut();
+        *rank.timeline() = self.timeline.take();
+        let result = act(rank);
+        self.timeline = rank.timeline().take();
+        result
+    }
+
+    /// Chooses the rank of a request that arrives at `at`.
+    fn choose(&mut self, at: Ticks) -> usize {
+        let reported = &self.reported[usize::from(at >= self.clock)];
+        self.balancer.choose(at, reported)
+    }
+
+    fn sum(&self, of: impl Fn(&dyn Rank) -> u64) -> u64 {
+        self.ranks.iter().map(|rank| of(rank.as_ref())).sum()
+    }
+
+    /// Records the counts of every rank at the end of a step, and the largest numbers of the replica.
+    fn report(&mut self) {
+        self.reported.swap(0, 1);
+        let counts = |rank: &dyn Rank| [rank.waiting(), rank.in_flight() - rank.waiting()];
+        self.reported[1] = self.ranks.iter().map(|rank| counts(rank.as_ref())).collect();
+        self.own.waiting_peak = self.own.waiting_peak.max(self.sum(|rank| rank.waiting()));
+    }
+
+    /// Runs `rank`'s step; returns false if there was no work.
+    fn step_of(&mut self, rank: usize, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
+        let from = departed.len();
+        let went = self.with(rank, |rank| rank.step(horizon, departed));
+        let count = self.ranks.len() as SequenceId;
+        departed[from..].iter_mut().for_each(|gone| gone.id = gone.id * count + rank as SequenceId);
+        went
+    }
+
+    /// Moves all ranks to the end of the last step on any rank.
+    fn meet(&mut self) {
+        self.clock = self.ranks.iter().map(|rank| rank.clock()).fold(self.clock, Ticks::max);
+        self.ranks.iter_mut().for_each(|rank| rank.wait_for_others(self.clock));
+    }
+
+    /// Runs a step that all ranks take together; while no rank computes, copies are awaited until `horizon`.
+    fn step_together(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
+        let all = 0..self.ranks.len();
+        let loads: Vec<_> = all.clone().map(|rank| self.with(rank, |rank| rank.prepare())).collect();
+        if loads.iter().all(Option::is_none) {
+            // Ranks may wait for copies from the host.
+            let went = all.clone().filter(|rank| self.step_of(*rank, horizon, departed)).count() > 0;
+            self.meet();
+            return went;
+        }
+        let busy: Vec<bool> = loads.iter().map(Option::is_some).collect();
+        let loads: Vec<StepLoad> = loads.into_iter().flatten().collect();
+        let computes = loads.iter().any(|load| !load.is_empty());
+        let shares = self.price.price(&loads, all.len() as u64);
+        let before =
+            [self.sum(|rank| rank.tally().running_steps), self.sum(|rank| rank.tally().decode_steps)];
+        if let Some(timeline) = &mut self.timeline {
+            timeline.ranks = Some(Segment::default());
+        }
+        let end = self.clock + Ticks::from(shares.total().max(1));
+        for rank in all.filter(|rank| busy[*rank]) {
+            self.ranks[rank].impose(Some(shares));
+            self.step_of(rank, end, departed);
+            self.ranks[rank].impose(None);
+        }
+        self.meet();
+        if let Some(timeline) = &mut self.timeline
+            && let Some(joint) = timeline.ranks.take().filter(|joint| joint.steps > 0)
+        {
+            timeline.computed(&joint);
+        }
+        if computes {
+            let running = self.sum(|rank| rank.tally().running_steps) - before[0];
+            let decoded = self.sum(|rank| rank.tally().decode_steps) > before[1];
+            self.own.steps += 1;
+            self.own.decode_steps += u64::from(decoded);
+            self.own.running_peak = self.own.running_peak.max(running);
+            self.own.mixed.add(shares);
+        }
+        self.report();
+        true
+    }
+}
+
+impl Replica for Ranks {
+    fn serves(&self, arrival: &Arrival) -> bool {
+        self.ranks.first().is_some_and(|rank| rank.serves(arrival))
+    }
+
+    fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
+        let rank = self.choose(arrival.at);
+        self.with(rank, |rank| rank.arrive(arrival, prompt));
+        self.own.waiting_peak = self.own.waiting_peak.max(self.waiting());
+    }
+
+    fn clock(&self) -> Ticks {
+        self.clock
+    }
+
+    fn wait_until(&mut self, time: Ticks) {
+        self.own.idle += time - self.clock;
+        self.clock = self.clock.max(time);
+        self.ranks.iter_mut().for_each(|rank| rank.wait_until(time));
+    }
+
+    fn blocked(&self) -> bool {
+        // Every arrival changes the balancer's counts, which age.
+        false
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ranks.iter().all(|rank| rank.is_empty())
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.sum(|rank| rank.in_flight())
+    }
+
+    fn waiting(&self) -> u64 {
+        self.sum(|rank| rank.waiting())
+    }
+
+    fn prompt_tokens(&self) -> u64 {
+        self.sum(|rank| rank.prompt_tokens())
+    }
+
+    fn cached(&self, prompt: &Prompt) -> u64 {
+        self.ranks[self.balancer.preferred()].cached(prompt)
+    }
+
+    fn cached_on_host(&self, prompt: &Prompt) -> u64 {
+        self.ranks[self.balancer.preferred()].cached_on_host(prompt)
+    }
+
+    fn blocks(&self) -> (u64, u64) {
+        (self.sum(|rank| rank.blocks().0), self.sum(|rank| rank.blocks().1))
+    }
+
+    fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool {
+        self.step_together(horizon, departed)
+    }
+
+    fn receive(&mut self, guest: KvTransfer, at: Ticks) {
+        let rank = self.choose(at);
+        self.with(rank, |rank| rank.receive(guest, at));
+    }
+
+    fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
+        self.ranks.iter_mut().for_each(|rank| rank.drain_admitted(into));
+    }
+
+    fn release(&mut self, id: SequenceId) {
+        let count = self.ranks.len() as SequenceId;
+        self.with((id % count) as usize, |rank| rank.release(id / count));
+    }
+
+    fn restart(&mut self) {
+        self.ranks.iter_mut().for_each(|rank| rank.restart());
+        self.balancer.restart();
+        self.reported.iter_mut().for_each(|counts| counts.fill([0; 2]));
+    }
+
+    fn tally(&self) -> Cow<'_, Tally> {
+        let tallies: Vec<_> = self.ranks.iter().map(|rank| rank.tally()).collect();
+        Cow::Owned(self.own.over(&tallies))
+    }
+
+    fn shares(&mut self) -> BottleneckShares<Ticks> {
+        let BottleneckShares { memory, compute, communication, host } = self.own.mixed;
+        BottleneckShares {
+            memory: Ticks(memory),
+            compute: Ticks(compute),
+            communication: Ticks(communication),
+            host: Ticks(host),
+        }
+    }
+
+    fn timeline(&mut self) -> &mut Option<Box<Timeline>> {
+        &mut self.timeline
+    }
+}

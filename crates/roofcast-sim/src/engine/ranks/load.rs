@@ -1,0 +1,42 @@
+//! Work of one data-parallel rank in a step.
+//!
+//! Knows: the sequences that a rank computes. Knows nothing about the order in which a scheduler chose them, or about
+//! other ranks.
+
+use roofcast_cost::step::Contexts;
+use roofcast_facts::batch::{Seen, Sequences};
+
+/// Work of one rank in a step, which prices the step of all ranks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(in crate::engine) struct StepLoad {
+    /// Number of sequences that decode one token.
+    pub(in crate::engine) decodes: u64,
+    /// Tokens of context that the decodes read with full attention.
+    pub(in crate::engine) all: u64,
+    /// Tokens of context that the decodes read within each window of the model.
+    pub(in crate::engine) within: Vec<u64>,
+    /// Chunks of prompts, and sequences that verify drafts.
+    pub(in crate::engine) chunks: Vec<Sequences>,
+}
+
+impl StepLoad {
+    /// The work of `decodes` sequences that read the context `seen`, and of `chunks`.
+    pub(in crate::engine) fn new(decodes: u64, seen: Seen, chunks: Vec<Sequences>) -> StepLoad {
+        StepLoad { decodes, all: seen.all, within: seen.within.to_vec(), chunks }
+    }
+
+    /// Tokens of context that the decodes read.
+    pub(super) fn seen(&self) -> Seen<'_> {
+        Seen { all: self.all, within: &self.within }
+    }
+
+    /// Contexts of the decodes.
+    pub(super) fn contexts(&self) -> Contexts<'_> {
+        Contexts::Seen(self.seen())
+    }
+
+    /// True if the rank computes nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.decodes == 0 && self.chunks.is_empty()
+    }
+}

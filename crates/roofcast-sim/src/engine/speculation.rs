@@ -1,0 +1,93 @@
+//! Speculative decoding: drafts of the next tokens, which the model verifies in one step (Leviathan et al., ICML
+//! 2023).
+//!
+//! Knows: each draft is accepted with a probability that may depend on its position in the step, not on the other drafts;
+//! drafts after the first mismatch are rejected; and the time of drafting. Acceptance depends only on the request and the position in its
+//! output, not on the replica or the time. Knows nothing about how tokens are scheduled.
+
+use super::price::StepPrices;
+use roofcast_ask::workload::random::{Purpose, Stream};
+use roofcast_cost::forecaster::Forecaster;
+use roofcast_facts::batch::{Seen, Sequences};
+use roofcast_facts::error::{Error, Result};
+use roofcast_facts::shares::BottleneckShares;
+
+/// Drafting, and acceptance of drafts.
+#[derive(Debug, Clone)]
+pub(crate) struct Speculation {
+    count: u64,
+    /// For each draft of a step, the probability that it and all earlier ones are accepted.
+    reached: Vec<f64>,
+    stream: Stream,
+    drafter: Drafter,
+}
+
+/// Source of drafts, by its cost.
+#[derive(Debug, Clone)]
+enum Drafter {
+    /// A method that takes this fraction of the model's step time per drafted token.
+    Share(f64),
+    /// A draft model, with the prices of its steps.
+    Model(Box<StepPrices>),
+}
+
+/// Number of draws reserved for each request, more than a request has tokens.
+const PLACES: u128 = 1 << 32;
+
+impl Speculation {
+    /// Speculation of a deployment; `None` without drafts. `seed` seeds the draws of acceptance.
+    pub(crate) fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
+        let deployment = &forecaster.deployment;
+        let Some((spec, reached)) = deployment.engine.drafts()? else { return Ok(None) };
+        let drafter = match (spec.draft_cost, &forecaster.draft) {
+            (Some(share), _) => Drafter::Share(share),
+            (None, Some(draft)) => {
+                Drafter::Model(Box::new(StepPrices::new(draft.timing(deployment.engine.cost))))
+            }
+            (None, None) => {
+                let found = spec.draft_model.as_deref().unwrap_or_default();
+                return Err(Error::field("engine.speculative", "draft_model", found, "a model handed in"));
+            }
+        };
+        Ok(Some(Speculation {
+            count: spec.num_speculative_tokens,
+            reached,
+            stream: Stream::new(seed, Purpose::Acceptance),
+            drafter,
+        }))
+    }
+
+    /// Number of accepted drafts, of `drafts` that follow token number `generated` of request `request`.
+    pub(crate) fn accepted(&mut self, request: u64, generated: u64, drafts: u64) -> u64 {
+        let drawn = self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated));
+        self.reached.iter().take(drafts as usize).take_while(|reached| drawn <= **reached).count() as u64
+    }
+
+    /// Time of drafting for sequences with contexts `sampling`, after a step that took `step` and also computed
+    /// `prompts`. A draft model drafts one token of every sequence in each pass, and computes prompts in the first
+    /// pass.
+    pub(crate) fn drafting(
+        &mut self,
+        sampling: &[u64],
+        prompts: &[Sequences],
+        step: BottleneckShares<u64>,
+    ) -> BottleneckShares<u64> {
+        let price = match &mut self.drafter {
+            Drafter::Share(share) => {
+                let passes = if sampling.is_empty() { 0.0 } else { self.count as f64 };
+                return step.scaled(*share * passes);
+            }
+            Drafter::Model(price) => price,
+        };
+        let passes = if sampling.is_empty() { 1 } else { self.count };
+        let reaches = price.reaches().to_vec();
+        let one = |pass: u64| {
+            let seen = |reach: u64| sampling.iter().map(|c| (c + pass).min(reach)).sum();
+            let within: Vec<u64> = reaches.iter().copied().map(seen).collect();
+            let prompts = if pass == 0 { prompts } else { &[] };
+            let seen = Seen { all: seen(u64::MAX), within: &within };
+            price.mixed(sampling.len() as u64, seen, prompts).1
+        };
+        (0..passes).map(one).fold(BottleneckShares::default(), BottleneckShares::plus)
+    }
+}

@@ -1,0 +1,203 @@
+//! Failures of replicas: each loses its requests and its cache, and accepts requests again after a restart.
+//!
+//! Knows: when each replica fails and returns, which requests it holds, and what becomes of them. A replica fails when the
+//! step in which its failure falls has ended. Knows nothing about routing.
+
+use roofcast_ask::arrival::Arrival;
+use roofcast_ask::spec::FailuresSpec;
+use roofcast_ask::workload::Prompt;
+use roofcast_ask::workload::random::{Purpose, Stream};
+use roofcast_facts::clock::Ticks;
+use roofcast_facts::units::Picoseconds;
+use std::collections::BTreeMap;
+
+/// A request that a replica has lost, or that no replica could accept.
+pub(super) type LostRequest = (Arrival, Prompt);
+
+/// A change of a replica's state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The replica with this index fails.
+    Fails(usize),
+    /// The replica with this index accepts requests again.
+    Returns(usize),
+}
+
+/// Failures of the replicas of a fleet.
+#[derive(Debug)]
+pub(crate) struct Failures {
+    /// True if lost requests are sent again.
+    pub(super) retry: bool,
+    restart: Ticks,
+    each: Vec<Lifetimes>,
+    /// Requests for which no replica was up.
+    pub(super) parked: Vec<LostRequest>,
+    /// Number of failures.
+    pub(crate) count: u64,
+    /// Number of requests that were sent again.
+    pub(crate) retried: u64,
+    /// Time in which replicas were down, summed over replicas.
+    pub(crate) down: Ticks,
+}
+
+/// Failures of one replica.
+#[derive(Debug)]
+struct Lifetimes {
+    /// Mean time between the start and the next failure in seconds; `None` for planned failures.
+    mean_s: Option<f64>,
+    stream: Stream,
+    /// Planned times of failures in descending order.
+    planned: Vec<Ticks>,
+    /// Time of the next change.
+    next: Ticks,
+    /// Time of the last failure; `None` while the replica is up.
+    failed: Option<Ticks>,
+    /// Requests on the replica or on its server, by number.
+    held: BTreeMap<u64, LostRequest>,
+}
+
+impl Lifetimes {
+    /// Time of the first failure after `since`, or never.
+    fn fails(&mut self, since: Ticks) -> Ticks {
+        if let Some(mean_s) = self.mean_s {
+            return since + ticks(mean_s * self.stream.exponential());
+        }
+        while let Some(at) = self.planned.pop() {
+            if at >= since {
+                return at;
+            }
+        }
+        Ticks::NEVER
+    }
+}
+
+fn ticks(seconds: f64) -> Ticks {
+    Picoseconds::from_seconds(seconds).into()
+}
+
+impl Failures {
+    /// Failures of `count` replicas that are up; `seed` draws their times.
+    pub(crate) fn new(spec: &FailuresSpec, count: usize, seed: u64) -> Failures {
+        let one = |index: usize| {
+            let own = spec.events.iter().filter(|event| event.replica as usize == index);
+            let mut planned: Vec<Ticks> = own.map(|event| ticks(event.at_s)).collect();
+            planned.sort_unstable_by(|a, b| b.cmp(a));
+            let mut lifetimes = Lifetimes {
+                mean_s: spec.mtbf_s,
+                stream: Stream::part(seed, Purpose::Failures, index as u64),
+                planned,
+                next: Ticks::NEVER,
+                failed: None,
+                held: BTreeMap::new(),
+            };
+            lifetimes.next = lifetimes.fails(Ticks::ZERO);
+            lifetimes
+        };
+        Failures {
+            retry: spec.retry,
+            restart: ticks(spec.restart_s),
+            each: (0..count).map(one).collect(),
+            parked: Vec::new(),
+            count: 0,
+            retried: 0,
+            down: Ticks::ZERO,
+        }
+    }
+
+    /// Time of the next change, or never.
+    pub(super) fn due(&self) -> Ticks {
+        self.each.iter().map(|one| one.next).min().unwrap_or(Ticks::NEVER)
+    }
+
+    /// Applies the next change, and returns it with its time.
+    pub(super) fn change(&mut self) -> Option<(Ticks, Change)> {
+        let index = (0..self.each.len()).min_by_key(|index| self.each[*index].next)?;
+        let one = &mut self.each[index];
+        let at = one.next;
+        match one.failed.take() {
+            Some(failed) => {
+                self.down += at - failed;
+                one.next = one.fails(at);
+                Some((at, Change::Returns(index)))
+            }
+            None => {
+                self.count += 1;
+                (one.failed, one.next) = (Some(at), at + self.restart);
+                Some((at, Change::Fails(index)))
+            }
+        }
+    }
+
+    /// True if replica `index` is down.
+    pub(super) fn is_down(&self, index: usize) -> bool {
+        self.each[index].failed.is_some()
+    }
+
+    /// Indices of the replicas that are up.
+    pub(super) fn up(&self) -> impl Iterator<Item = usize> {
+        (0..self.each.len()).filter(|index| !self.is_down(*index))
+    }
+
+    /// Records that replica `index` has received a request.
+    pub(super) fn hold(&mut self, index: usize, arrival: Arrival, prompt: Prompt) {
+        self.each[index].held.insert(arrival.number, (arrival, prompt));
+    }
+
+    /// Records that replica `index` has answered or refused request `number`.
+    pub(super) fn release(&mut self, index: usize, number: u64) {
+        self.each[index].held.remove(&number);
+    }
+
+    /// Takes the requests that replica `index` has lost, in order of their numbers.
+    pub(super) fn lost(&mut self, index: usize) -> Vec<LostRequest> {
+        std::mem::take(&mut self.each[index].held).into_values().collect()
+    }
+
+    /// Ends the run at `end`.
+    pub(super) fn close(&mut self, end: Ticks) {
+        self.each.iter().filter_map(|one| one.failed).for_each(|failed| self.down += end - failed);
+    }
+
+    /// Fraction of the time until `end` in which a replica was up, on average.
+    pub(crate) fn availability(&self, end: Ticks) -> f64 {
+        let whole = end.seconds() * self.each.len() as f64;
+        if whole > 0.0 { 1.0 - self.down.seconds() / whole } else { 1.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roofcast_ask::spec::FailureEvent;
+
+    /// Replica 1 fails at 60 s and returns at 70 s; the failure planned for 65 s finds it down. Replica 0 stays up.
+    #[test]
+    fn planned_failures_by_hand() {
+        let event = |at_s| FailureEvent { replica: 1, at_s };
+        let events = vec![event(65.0), event(60.0)];
+        let spec = FailuresSpec { mtbf_s: None, restart_s: 10.0, retry: true, events };
+        let mut failures = Failures::new(&spec, 2, 0);
+        assert_eq!(failures.change(), Some((ticks(60.0), Change::Fails(1))));
+        assert_eq!((failures.is_down(1), failures.up().collect::<Vec<_>>()), (true, vec![0]));
+        assert_eq!(failures.change(), Some((ticks(70.0), Change::Returns(1))));
+        assert_eq!((failures.due(), failures.count), (Ticks::NEVER, 1));
+        // 10 s of 2 × 100 s.
+        assert!((failures.availability(ticks(100.0)) - 0.95).abs() < 1e-12);
+    }
+
+    /// A mean of 10 s up and 10 s down is 500 failures in 10,000 s, with a variance of a quarter of a Poisson process's
+    /// (renewals of mean 20 s and deviation 10 s): a deviation of √(10,000 · 10²/20³) = 11.2.
+    #[test]
+    fn drawn_failures_have_their_mean() {
+        let spec = FailuresSpec { mtbf_s: Some(10.0), restart_s: 10.0, retry: true, events: Vec::new() };
+        for seed in 0..3 {
+            let mut failures = Failures::new(&spec, 1, seed);
+            while failures.due() < ticks(10_000.0) {
+                failures.change();
+            }
+            failures.close(ticks(10_000.0));
+            assert!((failures.count as f64 - 500.0).abs() < 5.0 * 11.2, "{}", failures.count);
+            assert!((failures.availability(ticks(10_000.0)) - 0.5).abs() < 0.06);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The HTTP servers in front of the engines: the time that a request spends there before its engine receives it.
+//!
+//! Knows: a Python server reads and tokenizes one request after another, in `ingest + n · ingest_token` seconds for a
+//! prompt of n tokens, and then adds a latency of `request` seconds, in which requests overlap. A compiled server adds
+//! half of `request`, and requests never wait for each other. All are host times, which a slower host lengthens. Knows
+//! nothing about how an engine serves a request.
+
+use roofcast_ask::arrival::Arrival;
+use roofcast_ask::spec::CostKind;
+use roofcast_ask::workload::Prompt;
+use roofcast_cost::forecaster::Forecaster;
+use roofcast_facts::clock::Ticks;
+use roofcast_facts::units::Picoseconds;
+use std::collections::VecDeque;
+
+/// Latency per request of a compiled server, over that of a Python server: 2 of 4 ms (vLLM's Rust front end, Dynamo).
+const COMPILED: f64 = 0.5;
+
+/// The server of one replica.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ingest {
+    /// Seconds per request during which the server reads no other request.
+    each: f64,
+    /// Seconds per prompt token during which the server reads no other request.
+    token: f64,
+    /// Latency from the end of reading until the engine has the request; overlaps with the latency of other requests.
+    latency: Ticks,
+    /// Time at which the server finishes reading its last request.
+    free: Ticks,
+}
+
+impl Ingest {
+    /// An idle server; `None` if times are limits, or if the engine is called in process.
+    pub fn of(forecaster: &Forecaster, cost: CostKind) -> Option<Ingest> {
+        let deployment = &forecaster.deployment;
+        if cost == CostKind::Limit || !deployment.engine.served {
+            return None;
+        }
+        let times = forecaster.coefficients.engine.scaled(forecaster.coefficients.factor);
+        let compiled = !deployment.engine.has_python_server();
+        let seconds = |seconds: f64| seconds / deployment.accelerator.host_speed;
+        // A compiled server has enough threads that no request waits, and half of the latency per request.
+        let python = |s: f64| if compiled { 0.0 } else { seconds(s) };
+        let latency = seconds(times.request) * if compiled { COMPILED } else { 1.0 };
+        Some(Ingest {
+            each: python(times.request_serial),
+            token: python(times.prompt_token),
+            latency: Picoseconds::from_seconds(latency).into(),
+            free: Ticks::ZERO,
+        })
+    }
+
+    /// Time at which a request of `tokens` prompt tokens that arrives at `at` reaches its engine's queue. Calls must be
+    /// in order of time.
+    pub fn pass(&mut self, at: Ticks, tokens: u64) -> Ticks {
+        self.free = self.free.max(at) + self.reading(tokens);
+        self.free + self.latency
+    }
+
+    /// Time that the server adds to a request that arrives while the server is idle.
+    pub fn alone(&self, tokens: u64) -> Ticks {
+        self.reading(tokens) + self.latency
+    }
+
+    fn reading(&self, tokens: u64) -> Ticks {
+        Picoseconds::from_seconds(self.each + self.token * tokens as f64).into()
+    }
+}
+
+/// A request on its way through a server.
+#[derive(Debug)]
+pub(super) struct IngestedRequest {
+    pub(super) index: usize,
+    pub(super) arrival: Arrival,
+    pub(super) prompt: Prompt,
+}
+
+/// The servers of all replicas, with the requests in them.
+#[derive(Debug)]
+pub struct Servers {
+    each: Vec<Server>,
+    /// The next request to leave a server: time, number of the request, index of the server.
+    next: Option<(Ticks, u64, usize)>,
+}
+
+/// One server. Requests leave it in order of arrival.
+#[derive(Debug)]
+struct Server {
+    ingest: Ingest,
+    inside: VecDeque<IngestedRequest>,
+}
+
+impl Servers {
+    /// Idle servers, one for each replica.
+    pub(crate) fn new(each: Vec<Ingest>) -> Servers {
+        let idle = |ingest| Server { ingest, inside: VecDeque::new() };
+        Servers { each: each.into_iter().map(idle).collect(), next: None }
+    }
+
+    /// Time at which the next request reaches its engine, or never.
+    #[inline(never)]
+    pub(super) fn due(&self) -> Ticks {
+        self.next.map_or(Ticks::NEVER, |(at, ..)| at)
+    }
+
+    /// Number of requests in the server of replica `index`.
+    pub(super) fn inside(&self, index: usize) -> u64 {
+        self.each[index].inside.len() as u64
+    }
+
+    /// Adds a request to the server of replica `index`.
+    #[inline(never)]
+    pub(super) fn take(&mut self, index: usize, arrival: Arrival, prompt: Prompt) {
+        let server = &mut self.each[index];
+        let at = server.ingest.pass(arrival.at, u64::from(arrival.input));
+        let arrival = Arrival { at, ..arrival };
+        let own = (at, arrival.number, index);
+        server.inside.push_back(IngestedRequest { index, arrival, prompt });
+        self.next = Some(self.next.map_or(own, |next| next.min(own)));
+    }
+
+    /// Removes the request that reaches its engine next.
+    #[inline(never)]
+    pub(super) fn pass(&mut self) -> Option<IngestedRequest> {
+        let (.., index) = self.next?;
+        let passing = self.each[index].inside.pop_front();
+        self.find_next();
+        passing
+    }
+
+    /// Drops the requests in the server of replica `index`.
+    pub(super) fn restart(&mut self, index: usize) {
+        self.each[index].inside.clear();
+        self.find_next();
+    }
+
+    /// Finds the next request to leave a server.
+    fn find_next(&mut self) {
+        let first =
+            |server: &Server| server.inside.front().map(|p| (p.arrival.at, p.arrival.number, p.index));
+        self.next = self.each.iter().filter_map(first).min();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use roofcast_ask::deployment::{Deployment, DeploymentOptions};
+    use roofcast_ask::spec::{EngineSpec, Frontend};
+    use roofcast_facts::Catalog;
+    use roofcast_facts::model::config;
+    use std::sync::Arc;
+
+    fn ms(ms: f64) -> Ticks {
+        Picoseconds::from_seconds(ms / 1e3).into()
+    }
+
+    /// A compiled server adds half of `request`; a Python server reads 1000 tokens and then adds its whole latency.
+    #[test]
+    fn a_compiled_server_takes_its_latency_alone() {
+        let catalog = Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let alone = |frontend| {
+            let engine = EngineSpec { frontend, ..Default::default() };
+            let options = DeploymentOptions { engine, ..Default::default() };
+            let deployment = Deployment::resolve(model.clone(), chip.clone(), &options).unwrap();
+            let forecaster = Forecaster::embedded(deployment).unwrap();
+            let speed = 1e3 / forecaster.deployment.accelerator.host_speed;
+            let times = forecaster.coefficients.engine;
+            assert!([times.request, times.request_serial, times.prompt_token].iter().all(|t| *t > 0.0));
+            let found = Ingest::of(&forecaster, CostKind::Forecast).unwrap().alone(1000).ms();
+            let serial = times.request_serial + 1000.0 * times.prompt_token;
+            (found, times.request * speed, serial * speed)
+        };
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        let (dynamo, request, _) = alone(Frontend::Dynamo);
+        assert!(near(dynamo, request / 2.0), "{dynamo} {request}");
+        let (asyncio, request, more) = alone(Frontend::Asyncio);
+        assert!(near(asyncio, request + more), "{asyncio} {request} {more}");
+    }
+
+    /// 10 ms per request. Server 0 gets requests at 0 and 1 ms, which pass at 10 and 20 ms; server 1 gets one at 2 ms,
+    /// which passes at 12 ms: the order at the engines is 0, 2, 1.
+    #[test]
+    fn engines_have_requests_in_order_of_time() {
+        let idle = Ingest { each: 0.01, token: 0.0, latency: Ticks::ZERO, free: Ticks::ZERO };
+        let mut servers = Servers::new(vec![idle.clone(), idle]);
+        assert_eq!(servers.due(), Ticks::NEVER);
+        for (number, index, sent) in [(0, 0, 0.0), (1, 0, 1.0), (2, 1, 2.0)] {
+            let arrival = Arrival { number, at: ms(sent), ..Default::default() };
+            servers.take(index, arrival, Prompt::Own);
+        }
+        assert_eq!((servers.inside(0), servers.inside(1)), (2, 1));
+        let mut left = || (servers.due(), servers.pass().map(|p| p.arrival.number));
+        assert_eq!([left(), left(), left()], [(ms(10.0), Some(0)), (ms(12.0), Some(2)), (ms(20.0), Some(1))]);
+        assert!(servers.pass().is_none() && servers.inside(0) == 0);
+    }
+
+    /// 2 ms per request, 1 µs per token, 5 ms of latency: three requests of 1,000 tokens at time 0 are read after 3, 6
+    /// and 9 ms and reach the engine after 8, 11 and 14 ms; one at 20 ms does not wait and reaches the engine at 28 ms.
+    #[test]
+    fn requests_are_read_one_after_the_other() {
+        let mut server = Ingest { each: 2e-3, token: 1e-6, latency: ms(5.0), free: Ticks::ZERO };
+        let times = [0.0, 0.0, 0.0, 20.0].map(|at| server.pass(ms(at), 1000));
+        assert_eq!(times, [8.0, 11.0, 14.0, 28.0].map(ms));
+        assert_eq!(server.alone(1000), ms(8.0));
+    }
+}

@@ -1,0 +1,162 @@
+//! Disaggregated prefill and decode: some replicas compute prompts, others decode the requests that are handed over.
+//!
+//! Knows: the role of each replica, and the KV caches in transfer. A request gets its first token from its prefill
+//! replica, which keeps its KV cache until a decode replica has fetched it: if decode replicas are full, prefill
+//! replicas fill up and wait. Knows nothing about how a replica serves a request, or how fast a link is ([`Way`]).
+
+use super::way::TransferPath;
+use crate::engine::Replica;
+use crate::router::Router;
+use crate::scheduler::state::KvTransfer;
+use roofcast_ask::arrival::Departure;
+use roofcast_ask::arrival::{Arrival, SequenceId};
+use roofcast_facts::clock::Ticks;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Event between two replicas.
+#[derive(Debug, Clone, Copy)]
+enum FleetEvent {
+    /// A prefill replica has produced a request's first token.
+    HandOver(Departure),
+    /// A KV cache has arrived: `from` may free its blocks, and `to` can continue the request.
+    Landed { from: usize, id: SequenceId, to: usize },
+}
+
+/// The pools of a fleet: the first `prefill` replicas compute prompts, the others decode.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    prefill: usize,
+    decode: Vec<usize>,
+    router: Router,
+    way: TransferPath,
+    /// Events in order of time, and for equal times in the order in which they were recorded.
+    events: BTreeMap<(Ticks, u64), FleetEvent>,
+    told: u64,
+    /// Replica and sequence id that keep a request's KV cache, by number of the request.
+    kept: BTreeMap<u64, (usize, SequenceId)>,
+    /// For each replica, the number of KV caches that it keeps for others or waits for.
+    owed: Vec<u64>,
+    /// For each replica, true if it can do nothing until the next event.
+    stalled: Vec<bool>,
+    admitted: Vec<(u64, Ticks)>,
+    /// Number of KV caches handed over so far.
+    pub(crate) transfers: u64,
+    /// Total time that KV transfers occupied the link.
+    pub(crate) on_the_link: Ticks,
+}
+
+impl Pools {
+    /// Pools without KV transfers in flight; `router` chooses the decode replica.
+    pub(crate) fn new(prefill: usize, decode: usize, router: Router, way: TransferPath) -> Pools {
+        Pools {
+            prefill,
+            decode: (prefill..prefill + decode).collect(),
+            router,
+            way,
+            events: BTreeMap::new(),
+            told: 0,
+            kept: BTreeMap::new(),
+            owed: vec![0; prefill + decode],
+            stalled: vec![false; prefill + decode],
+            admitted: Vec::new(),
+            transfers: 0,
+            on_the_link: Ticks::ZERO,
+        }
+    }
+
+    /// Indices of the prefill replicas.
+    pub(crate) fn prefill(&self) -> Range<usize> {
+        0..self.prefill
+    }
+
+    /// True if some decode replica can serve the request.
+    pub(super) fn serves(&self, replicas: &[Box<dyn Replica>], arrival: &Arrival) -> bool {
+        self.decode.first().is_some_and(|decode| replicas[*decode].serves(arrival))
+    }
+
+    /// Time of the next event, or never.
+    #[inline(never)]
+    pub(super) fn due(&self) -> Ticks {
+        self.events.keys().next().map_or(Ticks::NEVER, |(at, _)| *at)
+    }
+
+    /// Marks replica `index` as unable to proceed; returns true if an event may change that.
+    pub(super) fn stall(&mut self, index: usize) -> bool {
+        self.stalled[index] = true;
+        self.owed[index] > 0
+    }
+
+    /// True if replica `index` can do nothing until the next event.
+    pub(super) fn is_stalled(&self, index: usize) -> bool {
+        self.stalled[index]
+    }
+
+    /// True if a step of replica `other` may affect other replicas: prefill replicas hand over prompts, and a stalled
+    /// prefill replica continues when a decode replica frees its blocks.
+    pub(super) fn concerns(&self, other: usize) -> bool {
+        other < self.prefill || self.stalled[..self.prefill].contains(&true)
+    }
+
+    /// Starts the KV transfers of the requests that replica `to` has admitted.
+    #[inline(never)]
+    pub(super) fn fetch(&mut self, to: usize, replica: &mut dyn Replica) {
+        let mut admitted = std::mem::take(&mut self.admitted);
+        replica.drain_admitted(&mut admitted);
+        for (number, there) in admitted.drain(..) {
+            if let Some((from, id)) = self.kept.remove(&number) {
+                self.owed[to] += 1;
+                self.tell(there, FleetEvent::Landed { from, id, to });
+            }
+        }
+        self.admitted = admitted;
+    }
+
+    /// Hands over a request that left replica `index` at `at`; returns false if the request needs no decode replica.
+    #[inline(never)]
+    pub(super) fn hand_over(&mut self, gone: &Departure, at: Ticks, index: usize) -> bool {
+        if index >= self.prefill || gone.arrival.output == 1 {
+            return false;
+        }
+        self.kept.insert(gone.arrival.number, (index, gone.id));
+        self.owed[index] += 1;
+        self.tell(at, FleetEvent::HandOver(*gone));
+        true
+    }
+
+    fn tell(&mut self, at: Ticks, event: FleetEvent) {
+        self.events.insert((at, self.told), event);
+        self.told += 1;
+    }
+
+    /// Processes the next event.
+    #[inline(never)]
+    pub(super) fn exchange(&mut self, replicas: &mut [Box<dyn Replica>]) {
+        let Some(((at, _), event)) = self.events.pop_first() else { return };
+        match event {
+            FleetEvent::HandOver(departure) => {
+                let load = |index: usize| replicas[index].in_flight();
+                let to = self.router.choose(departure.arrival.user, None, load, &self.decode);
+                let travel = self.way.time(u64::from(departure.arrival.input));
+                self.transfers += 1;
+                self.on_the_link += travel;
+                self.wake(to, at, replicas);
+                replicas[to].receive(KvTransfer { departure, travel, latency: self.way.latency }, at);
+            }
+            FleetEvent::Landed { from, id, to } => {
+                replicas[from].release(id);
+                for index in [from, to] {
+                    self.owed[index] -= 1;
+                    self.wake(index, at, replicas);
+                }
+            }
+        }
+    }
+
+    /// Wakes replica `index`, stalled or idle, because it may have work from `at` on.
+    fn wake(&mut self, index: usize, at: Ticks, replicas: &mut [Box<dyn Replica>]) {
+        if std::mem::take(&mut self.stalled[index]) || replicas[index].is_empty() {
+            replicas[index].wait_until(at);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Autoscaling: replicas start when many requests are in flight and stop when idle, or start and stop at planned times.
+//!
+//! Knows: which replicas are up, since when, and from when on each accepts requests. The first replicas, as many as are
+//! wanted, accept requests; the others soon become idle. The scaler runs when a request arrives: nothing else gives a
+//! replica work, so that earlier stops are known to the tick; [`Scaling::settle`] applies them between two requests.
+//! Knows nothing about routing.
+
+use super::schedule::Schedule;
+use roofcast_ask::spec::{AutoscaleSpec, ScheduleSpec};
+use roofcast_facts::clock::Ticks;
+use roofcast_facts::units::Picoseconds;
+
+/// Times at which replicas are up.
+#[derive(Debug, Clone)]
+pub struct Scaling {
+    rule: ScalingCause,
+    up: Vec<Option<Up>>,
+    /// For each replica, total time of its earlier periods up, start-up included.
+    past: Vec<Ticks>,
+    /// Number of replica starts after the initial ones.
+    pub(crate) started: u64,
+    /// Number of replica stops.
+    pub(crate) stopped: u64,
+    /// Most replicas that were up at one time.
+    pub(crate) peak: usize,
+}
+
+/// Cause of starts and stops.
+#[derive(Debug, Clone)]
+enum ScalingCause {
+    /// Replicas follow the number of requests in flight.
+    Load { spec: AutoscaleSpec, startup: Ticks, patience: Ticks },
+    /// Replicas follow planned times. `next` is the number of each replica's next window, `paid` the time until which
+    /// the replica was up.
+    Planned { schedule: Schedule, next: Vec<usize>, paid: Vec<Ticks> },
+}
+
+/// A replica that is up.
+#[derive(Debug, Clone, Copy)]
+struct Up {
+    since: Ticks,
+    ready: Ticks,
+    /// End of the replica's planned window, before which it does not stop.
+    until: Ticks,
+}
+
+impl Scaling {
+    /// State with no replica up, which follows the load.
+    pub fn new(spec: AutoscaleSpec) -> Scaling {
+        let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
+        let (startup, patience) = (ticks(spec.startup_s), ticks(spec.idle_s));
+        Scaling::of(ScalingCause::Load { spec, startup, patience }, spec.max_replicas as usize)
+    }
+
+    /// State with no replica up, which follows a schedule.
+    pub(crate) fn planned(spec: &ScheduleSpec) -> Scaling {
+        let schedule = Schedule::new(spec);
+        let count = schedule.most();
+        Scaling::of(
+            ScalingCause::Planned { schedule, next: vec![0; count], paid: vec![Ticks::ZERO; count] },
+            count,
+        )
+    }
+
+    fn of(rule: ScalingCause, count: usize) -> Scaling {
+        let past = vec![Ticks::ZERO; count];
+        Scaling { rule, up: vec![None; count], past, started: 0, stopped: 0, peak: 0 }
+    }
+
+    /// Applies scaling when a request arrives at `at` while `in_flight` others are in flight: replicas stop and start,
+    /// and `open` is set to the replicas that may accept the request. `idle_since` returns the time at which a replica
+    /// became idle. Returns the replicas that start; their caches are empty.
+    pub fn look(
+        &mut self,
+        at: Ticks,
+        in_flight: u64,
+        idle_since: &dyn Fn(usize) -> Option<Ticks>,
+        open: &mut Vec<usize>,
+    ) -> Vec<usize> {
+        self.stop(at, idle_since);
+        let (wanted, starting) = match &self.rule {
+            ScalingCause::Load { spec, .. } => {
+                let wanted = (1 + in_flight).div_ceil(spec.target_in_flight);
+                let wanted = wanted.clamp(spec.min_replicas, spec.max_replicas) as usize;
+                (wanted, self.start_for(wanted, at))
+            }
+            ScalingCause::Planned { schedule, .. } => (schedule.wanted(at), self.start_planned(at)),
+        };
+        self.peak = self.peak.max(self.count_up());
+        let ready = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
+        open.clear();
+        open.extend((0..self.up.len()).filter(|index| ready(&self.up[*index])).take(wanted));
+        starting
+    }
+
+    /// Starts replicas until `wanted` are up.
+    fn start_for(&mut self, wanted: usize, at: Ticks) -> Vec<usize> {
+        let ScalingCause::Load { startup, .. } = self.rule else { return Vec::new() };
+        let first = self.peak == 0;
+        let missing = wanted.saturating_sub(self.count_up());
+        let down = (0..self.up.len()).filter(|index| self.up[*index].is_none());
+        let starting: Vec<usize> = down.take(missing).collect();
+        for &index in &starting {
+            let warm = first && index < self.always();
+            let ready = if warm { at } else { at + startup };
+            self.up[index] = Some(Up { since: at, ready, until: Ticks::NEVER });
+            self.started += u64::from(!warm);
+        }
+        starting
+    }
+
+    /// Starts the replicas whose window has begun by `at`. Windows that ended before any request arrived count as well.
+    fn start_planned(&mut self, at: Ticks) -> Vec<usize> {
+        let ScalingCause::Planned { schedule, next, paid } = &mut self.rule else { return Vec::new() };
+        let mut starting = Vec::new();
+        for index in 0..self.up.len() {
+            while self.up[index].is_none()
+                && let Some(window) = schedule.window(index, next[index]).filter(|w| w.since <= at)
+            {
+                next[index] += 1;
+                self.started += u64::from(window.ready > Ticks::ZERO);
+                if window.until <= at {
+                    self.past[index] += Ticks(window.until.0.saturating_sub(window.since.max(paid[index]).0));
+                    paid[index] = paid[index].max(window.until);
+                    self.stopped += 1;
+                } else {
+                    let since = window.since.max(paid[index]);
+                    self.up[index] = Some(Up { since, ready: window.ready, until: window.until });
+                    starting.push(index);
+                }
+            }
+        }
+        starting
+    }
+
+    /// Advances to `at` without a request: replicas that were idle long enough have stopped, and permanent replicas are
+    /// up from the first call on.
+    pub fn settle(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
+        self.stop(at, idle_since);
+        if self.peak == 0 {
+            let always = self.always();
+            let up = Up { since: at, ready: at, until: Ticks::NEVER };
+            self.up.iter_mut().take(always).for_each(|one| *one = Some(up));
+            self.peak = self.count_up();
+        }
+    }
+
+    /// Number of replicas that are up or starting.
+    pub fn count_up(&self) -> usize {
+        self.up.iter().flatten().count()
+    }
+
+    /// Number of replicas that never stop for lack of load; they are the first ones.
+    fn always(&self) -> usize {
+        match &self.rule {
+            ScalingCause::Load { spec, .. } => spec.min_replicas as usize,
+            ScalingCause::Planned { .. } => 0,
+        }
+    }
+
+    /// Stops the replicas that by `at` have been idle long enough, or are idle after the end of their window.
+    fn stop(&mut self, at: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
+        for index in self.always()..self.up.len() {
+            let (Some(up), Some(idle)) = (self.up[index], idle_since(index)) else { continue };
+            let end = match &self.rule {
+                ScalingCause::Load { patience, .. } => up.ready.max(idle) + *patience,
+                ScalingCause::Planned { .. } => up.until.max(idle),
+            };
+            if end <= at {
+                self.up[index] = None;
+                self.past[index] += end - up.since;
+                self.stopped += 1;
+                if let ScalingCause::Planned { paid, .. } = &mut self.rule {
+                    paid[index] = end;
+                }
+            }
+        }
+    }
+
+    /// Ends the run: no more requests arrive, and the last one has ended at `end`.
+    pub(super) fn close(&mut self, end: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
+        self.stop(end, idle_since);
+        self.start_planned(end);
+        for (past, up) in self.past.iter_mut().zip(&mut self.up) {
+            *past += up.take().map_or(Ticks::ZERO, |up| end - up.since);
+        }
+    }
+
+    /// Most replicas that may be up.
+    pub(crate) fn count(&self) -> usize {
+        self.past.len()
+    }
+
+    /// Total time that replica `index` was up, in a finished run.
+    pub(crate) fn lasted(&self, index: usize) -> Ticks {
+        self.past[index]
+    }
+}

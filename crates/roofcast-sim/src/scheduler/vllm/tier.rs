@@ -1,0 +1,441 @@
+//! The scheduler's side of vLLM's host tier (`--kv-offloading-size`, OffloadingConnector): look-ups at admission, loads
+//! for which a request waits, stores at the end of each step, and the jobs that the worker must finish before a step.
+//!
+//! Knows: whole chunks are loaded and stored. A request whose blocks are being loaded waits in a separate queue. A
+//! store does not keep its blocks allocated, so that a step that reuses them flushes the store. Source: vLLM 0.33,
+//! `distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py` and `v1/core/sched/scheduler.py`. Not modelled:
+//! priorities. Knows nothing about time: the driver reports the jobs that are done.
+
+mod frees;
+mod lookup;
+mod storage;
+mod taken;
+
+use super::blocks::{Admission, Table};
+use super::transfers::{OffloadConfig, StoredChunk, Transfers};
+use super::{Pass, RequestId, Scheduler, Step};
+use crate::kv_cache::offload::{Chunk, Offload, Residence};
+use crate::kv_cache::paged::Block;
+use crate::kv_cache::prefix::{Content, ContentMap};
+use lookup::Run;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use storage::Storage;
+use taken::Taken;
+
+/// Progress of a request's asynchronous load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    None,
+    Loading,
+    Arrived,
+}
+
+/// State of one request in the connector.
+#[derive(Debug, Clone, Default)]
+struct State {
+    number: u64,
+    /// Number of chunks offered to the host so far.
+    next: usize,
+    jobs: BTreeSet<u64>,
+    /// Blocks of the request in each group of layers.
+    tables: Vec<Vec<Block>>,
+    phase: Phase,
+    finished: bool,
+    aborted: bool,
+    /// Number of the last step that computes the request.
+    last_step: u64,
+    /// True if storage was asked for the request's chunks.
+    asked: bool,
+    /// Chunks that came from storage for this request.
+    promoted: BTreeSet<Content>,
+    /// Chunks that the last look-up found on the host.
+    run: Option<Run>,
+}
+
+#[derive(Debug, Clone)]
+struct Job {
+    id: RequestId,
+    contents: Vec<Content>,
+    /// Blocks that a store reads; `None` for a load.
+    blocks: Option<Vec<Block>>,
+    sync: bool,
+}
+
+/// The host tier, and the copies to and from it.
+#[derive(Debug, Clone)]
+pub(super) struct Tier {
+    config: OffloadConfig,
+    host: Offload,
+    /// Storage below the host; `None` without it.
+    storage: Option<Storage>,
+    states: BTreeMap<RequestId, State>,
+    jobs: BTreeMap<u64, Job>,
+    started: u64,
+    /// For each block, the stores in flight that read it although the request does not hold it any more.
+    fences: BTreeMap<Block, BTreeSet<u64>>,
+    /// For each load job, blocks of aborted requests that the load still writes.
+    orphans: BTreeMap<u64, Vec<Block>>,
+    /// Contents of the chunks that asynchronous loads in flight transfer.
+    loading: ContentMap<()>,
+    /// Blocks allocated in this step.
+    taken: Taken,
+    /// Number of tokens loaded synchronously in this step.
+    sync_tokens: u64,
+    /// Requests that ended since the last step, in order.
+    ended: Vec<RequestId>,
+    /// Requests that wait while they hold blocks, for a load or for room to run.
+    pub(super) waiting: VecDeque<RequestId>,
+    /// Number of decided steps with tokens; `applied` is the number of these whose output has arrived.
+    decided: u64,
+    applied: u64,
+    /// Blocks to be freed when the output of a step has arrived, with the number of that step.
+    frees: VecDeque<(u64, Vec<Block>)>,
+    transfers: Transfers,
+}
+
+impl Tier {
+    pub(super) fn new(config: OffloadConfig) -> Tier {
+        Tier {
+            config,
+            host: Offload::new(config.chunks, config.eviction_policy, config.store_threshold),
+            storage: config.storage_chunks.map(Storage::new),
+            states: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            started: 0,
+            fences: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            loading: ContentMap::default(),
+            taken: Taken::default(),
+            sync_tokens: 0,
+            ended: Vec::new(),
+            waiting: VecDeque::new(),
+            decided: 0,
+            applied: 0,
+            frees: VecDeque::new(),
+            transfers: Transfers::default(),
+        }
+    }
+
+    pub(super) fn add(&mut self, id: RequestId, number: u64) {
+        self.states.insert(id, State { number, ..State::default() });
+    }
+
+    /// Number of tokens on the host that follow the first `local` tokens of `contents`, which are blocks of `block`
+    /// tokens each.
+    pub(super) fn found(&self, contents: &[Content], block: u64, local: u64) -> u64 {
+        let per = self.config.blocks_per_chunk;
+        let chunk = per as u64 * block;
+        let last = contents.chunks_exact(per).filter_map(<[Content]>::last).skip((local / chunk) as usize);
+        let run = last.take_while(|content| self.host.residence(**content) != Residence::Absent).count();
+        ((local / chunk + run as u64) * chunk).saturating_sub(local)
+    }
+
+    /// Begins a new step.
+    pub(super) fn begin(&mut self) {
+        self.taken.begin();
+        self.sync_tokens = 0;
+        self.transfers = Transfers::default();
+    }
+
+    fn start(&mut self, job: Job) -> u64 {
+        let number = self.started;
+        self.started += 1;
+        if let Some(state) = self.states.get_mut(&job.id) {
+            state.jobs.insert(number);
+        }
+        self.jobs.insert(number, job);
+        number
+    }
+
+    /// Makes every step that allocates a block which store `job` reads wait for that store.
+    fn fence(&mut self, job: u64) {
+        let blocks = self.jobs.get(&job).and_then(|job| job.blocks.clone()).unwrap_or_default();
+        self.fence_blocks(job, &blocks);
+    }
+
+    fn fence_blocks(&mut self, job: u64, blocks: &[Block]) {
+        for block in blocks {
+            self.fences.entry(*block).or_default().insert(job);
+        }
+    }
+}
+
+impl Scheduler {
+    /// Numbers of chunks on the host: resident, idle, and being copied there; `None` without a host tier.
+    pub fn host(&self) -> Option<[u64; 3]> {
+        self.tier.as_ref().map(|tier| tier.host.counts())
+    }
+
+    /// Requests that wait for a load, or were not considered since it arrived, in order of their indices.
+    pub fn loading(&self) -> Vec<RequestId> {
+        let states = self.tier.iter().flat_map(|tier| &tier.states);
+        states.filter(|(_, state)| state.phase != Phase::None).map(|(id, _)| *id).collect()
+    }
+
+    /// Requests that wait while they hold blocks, in order.
+    pub fn holding(&self) -> Vec<RequestId> {
+        self.tier.iter().flat_map(|tier| tier.waiting.iter().copied()).collect()
+    }
+
+    /// True while a copy is in flight, or the end of a request is not known to the connector.
+    pub fn transfers(&self) -> bool {
+        self.tier.as_ref().is_some_and(|tier| !tier.jobs.is_empty() || !tier.ended.is_empty())
+    }
+
+    /// True if a request has ended and the connector does not know it yet, so that the index must not be reused.
+    pub(crate) fn is_unannounced(&self, id: RequestId) -> bool {
+        self.tier.as_ref().is_some_and(|tier| tier.ended.contains(&id))
+    }
+
+    /// Reports jobs that the worker has finished.
+    pub fn finish_jobs(&mut self, jobs: &[u64]) {
+        let Some(tier) = &mut self.tier else { return };
+        for number in jobs {
+            let Some(job) = tier.jobs.remove(number) else { continue };
+            match &job.blocks {
+                Some(_) => {
+                    tier.host.stored(&job.contents);
+                    tier.cascade(&job.contents);
+                }
+                None => tier.host.loaded(&job.contents),
+            }
+            for block in job.blocks.iter().flatten() {
+                if let Some(jobs) = tier.fences.get_mut(block) {
+                    jobs.remove(number);
+                    if jobs.is_empty() {
+                        tier.fences.remove(block);
+                    }
+                }
+            }
+            let arrived = job.blocks.is_none() && !job.sync;
+            if arrived {
+                job.contents.iter().for_each(|content| {
+                    tier.loading.remove(content);
+                });
+            }
+            if let Some(blocks) = tier.orphans.remove(number) {
+                self.pool.release(&blocks);
+            }
+            // The index of a request that has ended may have been reused.
+            let Some(state) = tier.states.get_mut(&job.id) else { continue };
+            if !state.jobs.remove(number) {
+                continue;
+            }
+            if arrived {
+                state.phase = Phase::Arrived;
+            }
+            if state.finished && state.jobs.is_empty() {
+                tier.states.remove(&job.id);
+            }
+        }
+    }
+
+    /// Admits the first of the requests that hold blocks, if its load has arrived and there is room. `None` if the pass
+    /// ends, `Some(None)` if the request continues to wait.
+    pub(super) fn admit_held(&mut self, id: RequestId, pass: &Pass) -> Option<Option<Admission>> {
+        let phase = self.tier.as_ref().and_then(|tier| tier.states.get(&id)).map(|state| state.phase);
+        match phase {
+            Some(Phase::Loading) => return Some(None),
+            Some(Phase::Arrived) => {
+                self.cache_full_blocks(id, self.requests[id].computed);
+                let r = &mut self.requests[id];
+                r.computed = r.computed.min(r.known() - 1);
+                if let Some(state) = self.tier.as_mut().and_then(|tier| tier.states.get_mut(&id)) {
+                    state.phase = Phase::None;
+                }
+            }
+            _ => {}
+        }
+        let r = &self.requests[id];
+        let (computed, known) = (r.computed, r.known());
+        let wanted = (known - computed).min(pass.threshold.unwrap_or(u64::MAX));
+        if !self.config.enable_chunked_prefill && wanted > pass.budget {
+            return None;
+        }
+        let tokens = wanted.min(pass.budget);
+        if !self.extend(id, computed + tokens) {
+            return None;
+        }
+        Some(Some(Admission { tokens, cached: computed, prompt: known - computed > 1 }))
+    }
+
+    /// Number of blocks that requests with incomplete prompts, and requests that wait with blocks, will still allocate
+    /// for their whole sequences.
+    pub(super) fn reserved(&self, step: &Step, held: &[RequestId]) -> u64 {
+        let entered = |id: RequestId| step.new.contains(&id) || step.resumed.contains(&id);
+        let in_prompt = |id: RequestId| {
+            let r = &self.requests[id];
+            if !entered(id) {
+                return r.in_prompt;
+            }
+            let tokens = step.scheduled.iter().find(|(scheduled, _)| *scheduled == id).map_or(0, |(_, n)| *n);
+            r.computed + tokens < r.known()
+        };
+        let running = self.running.iter().copied().filter(|id| in_prompt(*id));
+        let waiting = self.tier.iter().flat_map(|tier| tier.waiting.iter().copied());
+        let all = running.chain(waiting).chain(held.iter().copied());
+        all.map(|id| {
+            let r = &self.requests[id];
+            let whole = r.known().min(self.config.max_model_len).div_ceil(self.config.block_size);
+            let groups = r.tables.iter().zip(&self.config.windows);
+            groups
+                .map(|(table, window)| {
+                    whole.min(self.most_blocks(*window)).saturating_sub(table.blocks.len() as u64)
+                })
+                .sum::<u64>()
+        })
+        .sum()
+    }
+
+    /// Ends a step: flushes jobs whose blocks the step allocated, and stores the chunks that the step completes.
+    pub(super) fn connect(&mut self, step: &mut Step) {
+        let Some(mut tier) = self.tier.take() else { return };
+        let mut new: Vec<Block> = Vec::new();
+        for (id, _) in &step.scheduled {
+            let Some(state) = tier.states.get_mut(id) else { continue };
+            if step.new.contains(id) || step.resumed.contains(id) {
+                state.tables.clear();
+            }
+            let tables = &self.requests[*id].tables;
+            state.tables.resize(tables.len(), Vec::new());
+            for (seen, table) in state.tables.iter_mut().zip(tables) {
+                new.extend(&table.blocks[seen.len()..]);
+                seen.extend(&table.blocks[seen.len()..]);
+            }
+        }
+        tier.taken.extend(&new);
+        if !step.scheduled.is_empty() {
+            tier.decided += 1;
+        }
+        for id in &step.preempted {
+            let Some(state) = tier.states.get(id) else { continue };
+            let fresh = |job: &&u64| !tier.transfers.loads.iter().any(|load| load.job == **job);
+            tier.transfers.flush.extend(state.jobs.iter().filter(fresh));
+        }
+        for (block, jobs) in &tier.fences {
+            if tier.taken.has(*block) {
+                tier.transfers.flush.extend(jobs);
+            }
+        }
+        let ended = std::mem::take(&mut tier.ended);
+        for &(id, _) in &step.scheduled {
+            if let Some(state) = tier.states.get_mut(&id) {
+                state.last_step = tier.decided;
+            }
+            self.offer(&mut tier, id);
+        }
+        for &id in &ended {
+            if tier.states.get(&id).is_some_and(|state| !state.aborted) {
+                self.offer(&mut tier, id);
+            }
+        }
+        for id in ended {
+            let Some(state) = tier.states.get_mut(&id) else { continue };
+            state.finished = true;
+            tier.host.end(state.number);
+            if state.jobs.is_empty() {
+                tier.states.remove(&id);
+            }
+        }
+        let later = std::mem::take(&mut step.transfers.later);
+        step.transfers = Transfers { later, ..std::mem::take(&mut tier.transfers) };
+        self.tier = Some(tier);
+    }
+
+    /// Offers the chunks that a request has completed to the host.
+    fn offer(&mut self, tier: &mut Tier, id: RequestId) {
+        self.name_contents(id, usize::MAX);
+        let r = &self.requests[id];
+        let Some(state) = tier.states.get_mut(&id) else { return };
+        let per = tier.config.blocks_per_chunk;
+        let chunk = per as u64 * self.config.block_size;
+        let computed = if r.finished { r.prompt_len.max(r.known() - 1) } else { r.computed };
+        let most = if tier.config.offload_prompt_only { r.prompt_len } else { r.known() };
+        let whole = (computed.min(r.known()).min(most) / chunk) as usize;
+        let held = state.tables.iter().map(Vec::len).min().unwrap_or(0);
+        let end = whole.min(held / per).min(r.contents.len() / per);
+        let content = |index: usize| r.contents[(index + 1) * per - 1];
+        let mut offered: Vec<StoredChunk> = Vec::new();
+        for (group, window) in self.config.windows.iter().enumerate() {
+            // A hit ends before the last known token, and needs only the window before its end.
+            let (from, to) = match window {
+                None => (state.next, end),
+                Some(window) => {
+                    let to = (computed.min(r.known() - 1).min(most) / chunk) as usize;
+                    let to = to.min(end);
+                    (state.next.max(to.saturating_sub(window_chunks(*window, chunk))), to)
+                }
+            };
+            let within = (from..to).filter(|index| state.tables[group][index * per] != Block::MAX);
+            offered.extend(within.map(|index| (group, (index as u32, content(index).of_group(group)))));
+        }
+        if offered.is_empty() {
+            state.next = state.next.max(end);
+            return;
+        }
+        let chunks: Vec<Chunk> = offered.iter().map(|(_, chunk)| *chunk).collect();
+        let Some(offer) = tier.host.offer(r.number, &chunks) else {
+            tier.transfers.refused.push(id);
+            return;
+        };
+        state.next = end;
+        tier.transfers.evicted.extend(offer.evicted);
+        if offer.stored.is_empty() {
+            return;
+        }
+        // Stored contents are in the order in which they were offered.
+        let mut stored = offer.stored.iter().peekable();
+        offered.retain(|(_, (_, content))| stored.next_if_eq(&content).is_some());
+        let blocks_of = |of_window: bool| {
+            let groups =
+                offered.iter().filter(|(group, _)| self.config.windows[*group].is_some() == of_window);
+            let blocks = groups.flat_map(|(group, (index, _))| {
+                let first = *index as usize * per;
+                state.tables[*group][first..first + per].iter().copied()
+            });
+            blocks.collect::<Vec<Block>>()
+        };
+        // Blocks outside a window may be freed while the request runs.
+        let early = blocks_of(true);
+        let blocks: Vec<Block> = blocks_of(false).into_iter().chain(early.iter().copied()).collect();
+        let taken = r.finished && blocks.iter().any(|block| tier.taken.has(*block));
+        let job = tier.start(Job { id, contents: offer.stored, blocks: Some(blocks), sync: false });
+        tier.transfers.stores.push((job, id, offered));
+        if r.finished {
+            tier.fence(job);
+        } else {
+            tier.fence_blocks(job, &early);
+        }
+        if taken {
+            tier.transfers.flush.insert(job);
+        }
+    }
+
+    /// Reports the end of a request to the connector, before the request's blocks are freed.
+    pub(super) fn end_transfers(&mut self, id: RequestId) {
+        let Some(tier) = &mut self.tier else { return };
+        tier.ended.push(id);
+        for job in tier.states.get(&id).map(|state| state.jobs.clone()).unwrap_or_default() {
+            tier.fence(job);
+        }
+    }
+
+    /// Removes a request before its end; blocks that its load writes are freed when the load has arrived.
+    pub(super) fn abort_transfers(&mut self, id: RequestId) {
+        self.end_transfers(id);
+        let Some(tier) = &mut self.tier else { return };
+        tier.waiting.retain(|waits| *waits != id);
+        let Some(state) = tier.states.get_mut(&id) else { return };
+        state.aborted = true;
+        if let Some(load) = state.jobs.last().filter(|_| state.phase == Phase::Loading) {
+            let tables = self.requests[id].tables.iter_mut();
+            tier.orphans.insert(*load, tables.flat_map(Table::take).collect());
+        }
+    }
+}
+
+/// Number of chunks that hold the part of a window before a hit's end.
+fn window_chunks(window: u64, chunk: u64) -> usize {
+    window.saturating_sub(1).div_ceil(chunk) as usize
+}
