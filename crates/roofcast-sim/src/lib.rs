@@ -8,5 +8,5 @@ pub mod kv_cache;
 pub mod router;
 pub mod scheduler;
 pub mod simulate;
-pub mod tally;
+pub(crate) mod tally;
 pub mod timeline;

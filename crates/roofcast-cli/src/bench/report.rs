@@ -24,7 +24,7 @@ const MOST_FAILED: f64 = 0.01;
 /// The load that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Requested {
+pub(crate) struct Requested {
     /// Users of a closed loop, each with one request in flight.
     #[serde(rename = "requested_concurrency")]
     pub(crate) concurrency: Option<u64>,

@@ -144,6 +144,11 @@ impl Tokens {
         self.length
     }
 
+    /// True if there are no tokens.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Identity of the next `block` tokens after `past`, together with the `ahead` tokens that follow them. Each call
     /// identifies the next block in order.
     pub(crate) fn name_next(&mut self, past: Content, (block, ahead): (u64, u64)) -> Content {

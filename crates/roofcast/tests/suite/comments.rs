@@ -5,7 +5,19 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The crates whose comments are checked.
-const CRATES: [&str; 5] = ["roofcast", "roofcast-http", "roofcast-emulate", "roofcast-cli", "roofcast-py"];
+const CRATES: [&str; 11] = [
+    "roofcast-facts",
+    "roofcast-ask",
+    "roofcast-cost",
+    "roofcast-sim",
+    "roofcast-plan",
+    "roofcast-dev",
+    "roofcast",
+    "roofcast-http",
+    "roofcast-emulate",
+    "roofcast-cli",
+    "roofcast-py",
+];
 
 /// The source files below `folder` in order of their paths, without files of tests.
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -74,7 +74,10 @@ fn each_shape_is_of_the_newest_version_that_has_it() {
     ];
     let built = built(readings);
     assert!(near(at(&built, 0, 1.0), 6.0));
-    assert_eq!((built.profiles.sections[0].shape_count(), &*built.profiles.sections[0].version), (2, "0.31.0"));
+    assert_eq!(
+        (built.profiles.sections[0].shape_count(), &*built.profiles.sections[0].version),
+        (2, "0.31.0")
+    );
     // Seven points of 0.25 and one of 0.32 are older or too few; fourteen rows have no version.
     assert_eq!(
         (
