@@ -142,7 +142,7 @@ fn no_file_or_module_imports_itself_through_others() {
     let module = |path: &str| path.split('/').map(str::to_owned).collect::<Module>();
     // An import of each crate that the reader must find.
     let known = [
-        ("roofcast-facts", "checkpoint", "model"),
+        ("roofcast-facts", "checkpoint", "units"),
         ("roofcast-ask", "deployment", "engine_settings"),
         ("roofcast-cost", "forecaster", "calibration"),
         ("roofcast-sim", "simulate", "fleet"),
