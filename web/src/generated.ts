@@ -156,18 +156,18 @@ export interface AllReduce {
 
 export interface Band {
   evidence: "nothing" | "architecture" | "accelerator" | "engine";
-  ttft: [number, number];
-  tpot: [number, number];
-  e2e: [number, number];
-  throughput: [number, number];
-  step?: Factors;
-  open_loop?: Factors;
+  step: Widths;
+  prompt: Widths;
+  closed_loop: Widths;
+  at_once: Widths;
+  open_loop: Widths;
+  disaggregated: Widths;
 }
 
 export interface Bands {
   evidence: "nothing" | "architecture" | "accelerator" | "engine";
   rests_on: string;
-  load: string;
+  load: "step" | "prompt" | "closed_loop" | "at_once" | "open_loop" | "disaggregated";
   ttft_ms: Span;
   tpot_ms: Span;
   e2el_ms: Span;
@@ -565,13 +565,6 @@ export interface ExpertsTouched {
   count: number;
   per_token: number;
   distinct: number;
-}
-
-export interface Factors {
-  ttft: [number, number];
-  tpot: [number, number];
-  e2e: [number, number];
-  throughput: [number, number];
 }
 
 export interface FailureUse {
@@ -1436,4 +1429,11 @@ export interface WhatIf {
   because: string;
   chance: number | null;
   replicas: number | null;
+}
+
+export interface Widths {
+  ttft: number;
+  tpot: number;
+  e2e: number;
+  throughput: number;
 }

@@ -48,7 +48,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Default number of requests in a run.
-pub(crate) const DEFAULT_REQUESTS: u64 = 1000;
+pub const DEFAULT_REQUESTS: u64 = 1000;
 
 /// Most requests of a run.
 const MOST_REQUESTS: u64 = 1_000_000_000;

@@ -24,6 +24,7 @@ use crate::show::number::significant;
 use crate::show::table::line;
 use roofcast::Deployment;
 use roofcast::bands::{Bands, Span};
+use roofcast::coefficients::Load;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -145,7 +146,13 @@ pub(crate) fn bands(b: &Bands) -> String {
     let rate = b.output_tok_s.map(|s| format!("; {} tok/s", range("output", &s))).unwrap_or_default();
     let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
     let times = times.map(|(name, s)| range(name, &s)).join(", ");
-    let load = if b.load == "open_loop" { "rates" } else { "users" };
+    let load = match b.load {
+        Load::OpenLoop => "rates",
+        Load::AtOnce => "requests that all arrive at one time",
+        Load::Prompt | Load::Step => "prompts alone",
+        Load::Disaggregated => "disaggregated pools",
+        Load::ClosedLoop => "users",
+    };
     format!("{times} ms{rate} (based on {}; errors under loads of {load})", b.rests_on)
 }
 

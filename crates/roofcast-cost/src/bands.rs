@@ -1,12 +1,14 @@
-//! Bands of a forecast: the forecast's means times the factors of its calibration's bands.
+//! Bands of a forecast: the intervals around its means, with the widths of its calibration.
 //!
-//! Knows: the band of each metric, and that no band extends below a limit. `calibrate` computes the factors.
+//! Knows: the band of each metric, the class of a load, and that no band extends below a limit. `calibrate` derives the
+//! widths.
 
-use crate::coefficients::{Band, Coefficients, Evidence, Load};
+use crate::coefficients::{Band, Coefficients, Evidence, Load, ends};
 use roofcast_ask::spec::CostKind;
+use roofcast_ask::workload::{Arrivals, Workload};
 use serde::Serialize;
 
-/// Bands of a forecast: each contains the measured value in eight cases of ten.
+/// Bands of a forecast: each contains the forecast, and the measured value in eight cases of ten.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bands {
@@ -14,9 +16,10 @@ pub struct Bands {
     pub evidence: Evidence,
     /// Sentence that names the measurements behind the forecast.
     pub rests_on: String,
-    /// Class of the measured loads whose errors the bands have: `open_loop` for requests at a rate, `closed_loop` for
-    /// users, and for a rate where no rates were measured.
-    pub load: &'static str,
+    /// Class of the measured loads whose errors the bands have: `closed_loop` for users, `open_loop` for requests at a
+    /// rate, `at_once` for requests that all arrive at one time, `prompt` for prompts without further tokens,
+    /// `disaggregated` for pools.
+    pub load: Load,
     /// Mean time to first token, in ms.
     pub ttft_ms: Span,
     /// Mean time per output token, in ms.
@@ -27,7 +30,7 @@ pub struct Bands {
     pub output_tok_s: Option<Span>,
 }
 
-/// 10th and 90th percentile of one metric.
+/// 10th and 90th percentile of one metric, around its forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Span {
@@ -50,8 +53,26 @@ pub struct ForecastMeans {
     pub e2el_ms: f64,
     /// Output tokens per second; `None` if the load fixes the throughput.
     pub output_tok_s: Option<f64>,
-    /// True if requests arrived at a given rate, whether or not earlier ones had ended (an open loop).
-    pub open_loop: bool,
+    /// Class of the load.
+    pub load: Load,
+}
+
+/// Class of the load that `workload` is, if it has `requests` requests. A load that arrives over time is an open loop;
+/// users who all have one request send everything at one time.
+pub fn class(workload: &Workload, requests: u64) -> Load {
+    let arrives = &workload.arrivals;
+    if workload.output_mean() <= 1.0 {
+        return Load::Prompt;
+    }
+    match arrives {
+        Arrivals::ClosedLoop { concurrency, .. } if *concurrency < requests => Load::ClosedLoop,
+        Arrivals::ClosedLoop { .. } | Arrivals::Offline | Arrivals::Burst { every_s: None, .. } => {
+            Load::AtOnce
+        }
+        // A client that waits for answers does not send at the offered rate.
+        _ if workload.max_concurrency.is_some() => Load::ClosedLoop,
+        _ => Load::OpenLoop,
+    }
 }
 
 impl Bands {
@@ -92,21 +113,21 @@ impl Bands {
     }
 
     fn around(means: &ForecastMeans, band: &Band, rests_on: &str) -> Bands {
-        let span = |mean: f64, factors: [f64; 2]| Span { factors, range: factors.map(|f| f * mean) };
-        let open = means.open_loop && band.open_loop.is_some();
-        let factors = band.factors(if open { Load::Open } else { Load::Closed });
-        let mut tpot_ms = span(means.tpot_ms, factors.tpot);
+        let span =
+            |mean: f64, width: f64| Span { factors: ends(width), range: ends(width).map(|f| f * mean) };
+        let widths = band.widths(means.load);
+        let mut tpot_ms = span(means.tpot_ms, widths.tpot);
         // The mean TPOT of a run may be below the limit of its mean step, and the band must contain it.
         let least = means.limit_tpot_ms.min(means.tpot_ms);
         tpot_ms.range = tpot_ms.range.map(|ms| ms.max(least));
         Bands {
             evidence: band.evidence,
             rests_on: rests_on.to_owned(),
-            load: if open { "open_loop" } else { "closed_loop" },
-            ttft_ms: span(means.ttft_ms, factors.ttft),
+            load: means.load,
+            ttft_ms: span(means.ttft_ms, widths.ttft),
             tpot_ms,
-            e2el_ms: span(means.e2el_ms, factors.e2e),
-            output_tok_s: means.output_tok_s.map(|rate| span(rate, factors.throughput)),
+            e2el_ms: span(means.e2el_ms, widths.e2e),
+            output_tok_s: means.output_tok_s.map(|rate| span(rate, widths.throughput)),
         }
     }
 }
@@ -114,44 +135,45 @@ impl Bands {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coefficients::Factors;
+    use crate::coefficients::Widths;
 
     #[test]
-    fn means_are_scaled_and_no_step_is_below_its_limit() {
+    fn means_are_at_the_centre_and_no_step_is_below_its_limit() {
+        let closed_loop = Widths { ttft: 2.0, tpot: 1.25, e2e: 1.5, throughput: 1.6 };
+        let open_loop = Widths { ttft: 4.0, ..closed_loop };
         let band = Band {
             evidence: Evidence::Engine,
-            ttft: [0.5, 2.0],
-            tpot: [0.75, 1.25],
-            e2e: [0.9, 1.5],
-            throughput: [0.8, 1.1],
-            step: None,
-            open_loop: None,
+            step: closed_loop,
+            prompt: closed_loop,
+            closed_loop,
+            at_once: closed_loop,
+            open_loop,
+            disaggregated: closed_loop,
         };
         let means = ForecastMeans {
             ttft_ms: 40.0,
             tpot_ms: 8.0,
             limit_tpot_ms: 7.0,
-            e2el_ms: 200.0,
-            output_tok_s: Some(50.0),
-            open_loop: true,
+            e2el_ms: 300.0,
+            output_tok_s: Some(80.0),
+            load: Load::ClosedLoop,
         };
         let bands = Bands::around(&means, &band, "vllm on h100-sxm");
-        // 40 · (0.5, 2); 8 · 0.75 = 6 is below the limit of 7, 8 · 1.25 = 10; 200 · (0.9, 1.5); 50 · (0.8, 1.1).
+        // 40 / 2 and 40 · 2; 8 / 1.25 = 6.4 is below the limit of 7, 8 · 1.25 = 10; 300 / 1.5 and 300 · 1.5; 80 / 1.6
+        // and 80 · 1.6.
         assert_eq!(bands.ttft_ms.range, [20.0, 80.0]);
-        // The band has no factors of open loops.
-        assert_eq!(bands.load, "closed_loop");
-        assert_eq!((bands.tpot_ms.range, bands.tpot_ms.factors), ([7.0, 10.0], [0.75, 1.25]));
-        assert_eq!(bands.e2el_ms.range, [180.0, 300.0]);
-        let rate = bands.output_tok_s.unwrap().range;
-        assert!((rate[0] - 40.0).abs() < 1e-9 && (rate[1] - 55.0).abs() < 1e-9, "{rate:?}");
+        assert_eq!((bands.tpot_ms.range, bands.tpot_ms.factors), ([7.0, 10.0], [0.8, 1.25]));
+        let near = |range: [f64; 2], low: f64, high: f64| {
+            assert!((range[0] - low).abs() < 1e-9 && (range[1] - high).abs() < 1e-9, "{range:?}");
+        };
+        near(bands.e2el_ms.range, 200.0, 450.0);
+        near(bands.output_tok_s.unwrap().range, 50.0, 128.0);
         assert_eq!(
             Bands::around(&ForecastMeans { output_tok_s: None, ..means }, &band, "").output_tok_s,
             None
         );
-        // An open loop has separate factors: 40 · (0.25, 4).
-        let own = Factors { ttft: [0.25, 4.0], ..band.factors(Load::Closed) };
-        let band = Band { open_loop: Some(own), ..band };
-        let ttft = |open_loop| Bands::around(&ForecastMeans { open_loop, ..means }, &band, "").ttft_ms.range;
-        assert_eq!((ttft(true), ttft(false)), ([10.0, 160.0], [20.0, 80.0]));
+        // An open loop has separate widths: 40 / 4 and 40 · 4.
+        let open = Bands::around(&ForecastMeans { load: Load::OpenLoop, ..means }, &band, "");
+        assert_eq!((open.ttft_ms.range, open.load), ([10.0, 160.0], Load::OpenLoop));
     }
 }

@@ -159,6 +159,14 @@ impl Calibration {
                 }
             }
         }
+        let mut bands: Vec<&Band> = read.bands.iter().collect();
+        bands.sort_by_key(|band| band.evidence);
+        // A band alone is compared with itself, so that its widths are checked, too.
+        let pairs = bands.iter().zip(bands.iter().skip(1).chain(bands.last()));
+        if let Some((band, _)) = pairs.into_iter().find(|(wide, narrow)| !wide.is_around(narrow)) {
+            let accepted = "widths of at least 1, none smaller than that of a deeper evidence";
+            return Err(Error::field(place, "band", format!("{:?}", band.evidence), accepted));
+        }
         let shares = read.shares.iter().flat_map(|s| [s.gemm, s.experts, s.attention, [s.link; 2]]);
         if let Some(share) = shares.flatten().find(|s| !(*s > 0.0 && *s <= 1.0)) {
             return Err(Error::field(place, "shares", share, "above 0, at most 1"));
@@ -292,6 +300,66 @@ impl Calibration {
             evidence,
             band: self.band(evidence).copied(),
             factor: 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coefficients::{Load, ends};
+    use roofcast_ask::deployment::DeploymentOptions;
+    use roofcast_facts::catalog::{Catalog, EntryKind};
+    use std::sync::Arc;
+
+    const ENGINES: [&str; 5] = ["vllm", "sglang", "tensorrt-llm", "llama.cpp", "transformers"];
+    const FORMATS: [&str; 5] = ["bf16", "fp8", "nvfp4", "awq-int4", "q4_k_m"];
+
+    /// On every accelerator of the catalog, with every engine and format that run there, the interval of each metric
+    /// contains the forecast, and no deployment with deeper evidence has a wider one.
+    #[test]
+    fn intervals_contain_the_forecast_and_evidence_never_widens_them() {
+        let catalog = Catalog::embedded().unwrap();
+        let model = Arc::new(catalog.named("meta-llama/Llama-3.1-8B-Instruct").unwrap().model().unwrap());
+        let calibration = Calibration::embedded().unwrap();
+        let mut seen: BTreeMap<Evidence, Band> = BTreeMap::new();
+        for listed in catalog.listing().unwrap().iter().filter(|l| l.line.kind == EntryKind::Accelerator) {
+            let chip = Arc::new(catalog.accelerator(&listed.line.id).unwrap().clone());
+            for (engine, format) in ENGINES.iter().flat_map(|e| FORMATS.iter().map(move |f| (e, f))) {
+                let mut options = DeploymentOptions::default();
+                options.engine.name = Some((*engine).to_owned());
+                options.precision.weights = Some((*format).to_owned());
+                let Ok(deployment) = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options)
+                else {
+                    continue;
+                };
+                let coefficients = calibration.coefficients(&CalibrationKey::of(&deployment));
+                seen.insert(coefficients.evidence, coefficients.band.unwrap());
+            }
+        }
+        assert!(seen.len() >= 3, "{:?}", seen.keys());
+        let bands: Vec<&Band> = seen.values().collect();
+        for band in &bands {
+            for width in Load::ALL.iter().flat_map(|load| band.widths(*load).all()) {
+                let [low, high] = ends(width);
+                assert!(low <= 1.0 && 1.0 <= high, "{band:?}");
+            }
+        }
+        assert!(bands.windows(2).all(|pair| pair[0].is_around(pair[1])), "{bands:?}");
+    }
+
+    #[test]
+    fn a_calibration_with_a_narrower_interval_for_less_evidence_is_refused() {
+        let embedded = Calibration::embedded().unwrap();
+        let changed = |index: usize, width: f64| {
+            let mut changed = embedded.clone();
+            changed.bands[index].closed_loop.tpot = width;
+            Calibration::parse("own.toml", &changed.to_toml()).map(|_| ()).map_err(|e| e.to_string())
+        };
+        assert_eq!(changed(0, 9.0), Ok(()));
+        for (index, width) in [(0, 1.01), (3, 9.0), (3, 0.9)] {
+            let refused = changed(index, width).unwrap_err();
+            assert!(refused.contains("own.toml") && refused.contains("at least 1"), "{refused}");
         }
     }
 }

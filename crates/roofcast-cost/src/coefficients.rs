@@ -13,8 +13,7 @@ mod waiting;
 
 use crate::profile::Profiles;
 pub(crate) use attention::AttentionKernel;
-pub use band::{Band, Evidence, Factors, Load};
-pub use band::{Z90, at_deviate};
+pub use band::{Band, Evidence, Load, Widths, Z90, at_deviate, ends};
 pub use engine_times::{Constant, EngineTimes, ServerLoop};
 pub(crate) use launches::Launches;
 use roofcast_ask::quantized_kernel::Regimes;

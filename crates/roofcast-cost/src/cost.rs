@@ -3,7 +3,7 @@
 //! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and the bottleneck of each operator. The bytes are
 //! those of weights and KV cache. Knows nothing about schedules.
 
-use crate::coefficients::{Coefficients, Load};
+use crate::coefficients::{Coefficients, Load, ends};
 use crate::forecaster::Forecaster;
 use crate::kernel_time::Basis;
 use crate::operator::Work;
@@ -188,14 +188,16 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
     }
     let time = expected.step(passes.into_iter()).total();
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
-    let band = forecaster.coefficients.band.map(|band| band.factors(Load::Step));
-    let band = band.map_or([1.0, 1.0], |b| if prompts { b.ttft } else { b.tpot });
+    let width = forecaster.coefficients.band.map_or(1.0, |band| match prompts {
+        true => band.widths(Load::Prompt).ttft,
+        false => band.widths(Load::Step).tpot,
+    });
     let least = limit.limit_with_communication;
     // The user's `--mfu` or `--mbu` may be below the measured efficiency.
     let at_least = |seconds: f64| Picoseconds::from_seconds(seconds).max(least);
     Cost {
         forecast: at_least(time),
-        forecast_band: band.map(|factor| at_least(time * factor)),
+        forecast_band: ends(width).map(|factor| at_least(time * factor)),
         forecast_source: forecaster.coefficients.name.clone(),
         ..limit
     }

@@ -91,12 +91,14 @@ impl MeasurementKind {
     /// Class of load; errors of forecasts differ by class.
     pub fn load(self) -> Load {
         match self {
-            MeasurementKind::DecodeStep
-            | MeasurementKind::Prefill
-            | MeasurementKind::PrefillBatch
-            | MeasurementKind::StaticBatchPhases => Load::Step,
-            MeasurementKind::OpenLoop => Load::Open,
-            _ => Load::Closed,
+            MeasurementKind::DecodeStep | MeasurementKind::StaticBatchPhases => Load::Step,
+            MeasurementKind::Prefill | MeasurementKind::PrefillBatch => Load::Prompt,
+            MeasurementKind::ClosedLoop => Load::ClosedLoop,
+            MeasurementKind::OpenLoop => Load::OpenLoop,
+            MeasurementKind::Disaggregated => Load::Disaggregated,
+            MeasurementKind::OfflineStaticBatch
+            | MeasurementKind::OfflineMaxThroughput
+            | MeasurementKind::BurstAllAtOnce => Load::AtOnce,
         }
     }
 

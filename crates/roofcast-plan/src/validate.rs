@@ -16,7 +16,7 @@ pub use resolver::Resolver;
 use crate::measurement::{Measurement, Metrics};
 use rayon::prelude::*;
 use roofcast_cost::calibration::{Calibration, CalibrationKey};
-use roofcast_cost::coefficients::{Band, Evidence};
+use roofcast_cost::coefficients::{Band, Evidence, ends};
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::Result;
@@ -109,7 +109,12 @@ impl RowForecast<'_> {
 
     /// The band of metric number `index`: 10th and 90th percentile of measured over forecast.
     pub fn band(&self, index: usize) -> Option<[f64; 2]> {
-        let f = self.band?.factors(self.row.kind.load());
-        Some([f.ttft, f.tpot, f.e2e, f.throughput, f.throughput][index])
+        self.width(index).map(ends)
+    }
+
+    /// Width of the band of metric number `index`.
+    fn width(&self, index: usize) -> Option<f64> {
+        let [ttft, tpot, e2e, throughput] = self.band?.widths(self.row.kind.load()).all();
+        Some([ttft, tpot, e2e, throughput, throughput][index])
     }
 }

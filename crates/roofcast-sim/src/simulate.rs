@@ -30,7 +30,7 @@ use roofcast_ask::carbon::{Carbon, Grid};
 use roofcast_ask::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Traffic, Workload};
-use roofcast_cost::bands::Bands;
+use roofcast_cost::bands::{self, Bands};
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::accelerator::Watts;
 use roofcast_facts::error::{Error, Result};
@@ -418,7 +418,8 @@ pub fn simulate_while(
         leap: options.leap,
     };
     let by_class = std::mem::take(&mut fleet.results.classes);
-    let run = sums::report(&provision, settings, workload.adapter_count(), fleet);
+    let class = bands::class(workload, traffic.total());
+    let run = sums::report(&provision, settings, (workload.adapter_count(), class), fleet);
     let classes = classes::results(&workload.classes, &by_class, run.summary.duration);
     let grid = Grid::of(&spec.hardware).zip(run.expense.joules);
     let carbon = grid.map(|(grid, joules)| grid.emitted(joules, run.expense.joules_per_output_token));

@@ -81,12 +81,11 @@ export function AccuracyView({ state, set, shown, toggle }: ViewProps<AccuracyAn
 }
 
 function Bands({ bands }: { bands: readonly Band[] }): JSX.Element {
-  const span = (factors: readonly number[]) => `× ${(factors[0] ?? 0).toFixed(2)} to ${(factors[1] ?? 0).toFixed(2)}`;
-  const one = (name: string, of: (b: Band) => readonly number[]): Column<Band> => ({ name, show: (b) => span(of(b)), value: (b) => of(b).join(" to "), number: true });
+  const one = (name: string, of: (b: Band) => number): Column<Band> => ({ name, show: (b) => `× ${(1 / of(b)).toFixed(2)} to ${of(b).toFixed(2)}`, value: of, number: true });
   return (
-    <Table rows={bands} caption="Bands by what was measured" file="roofcast-bands.csv" keyed={(b) => b.evidence} columns={[
+    <Table rows={bands} caption="Bands of closed loops by what was measured" file="roofcast-bands.csv" keyed={(b) => b.evidence} columns={[
       { name: "measured before", show: (b) => EVIDENCE[b.evidence] ?? b.evidence, value: (b) => b.evidence },
-      one("TTFT", (b) => b.ttft), one("TPOT", (b) => b.tpot), one("E2EL", (b) => b.e2e), one("throughput", (b) => b.throughput),
+      one("TTFT", (b) => b.closed_loop.ttft), one("TPOT", (b) => b.closed_loop.tpot), one("E2EL", (b) => b.closed_loop.e2e), one("throughput", (b) => b.closed_loop.throughput),
     ]} />
   );
 }

@@ -323,21 +323,21 @@ fn sweeps_that_cannot_be() {
 fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     let calibration = roofcast::calibration::Calibration::embedded().unwrap();
     let band = calibration.band(roofcast::coefficients::Evidence::Engine).unwrap();
-    // By default requests arrive at a rate; a closed loop has other factors.
-    assert!(band.factors(Load::Open) != band.factors(Load::Closed));
+    // By default requests arrive at a rate; a closed loop has other widths.
+    assert!(band.open_loop != band.closed_loop);
     let closed = json("simulate --requests 50 --cost forecast --concurrency 4").0;
-    assert_eq!(closed["bands"]["tpot_ms"]["factors"][1].as_f64(), Some(band.tpot[1]));
-    let band = band.factors(Load::Open);
+    assert_eq!(closed["bands"]["tpot_ms"]["factors"][1].as_f64(), Some(band.closed_loop.tpot));
+    let band = band.widths(Load::OpenLoop);
     let (answer, _) = json("simulate --requests 50 --cost forecast");
     assert_eq!(answer["bands"]["evidence"], "engine");
-    for (key, mean, factors) in [
+    for (key, mean, width) in [
         ("ttft_ms", "mean_ttft_ms", band.ttft),
         ("tpot_ms", "mean_tpot_ms", band.tpot),
         ("e2el_ms", "mean_e2el_ms", band.e2e),
     ] {
         let mean = answer[mean].as_f64().unwrap();
         let least = if key == "tpot_ms" { answer["limit_tpot_ms"].as_f64().unwrap().min(mean) } else { 0.0 };
-        for (side, factor) in factors.into_iter().enumerate() {
+        for (side, factor) in [1.0 / width, width].into_iter().enumerate() {
             let span = &answer["bands"][key];
             assert_eq!(span["factors"][side].as_f64(), Some(factor));
             let range = span["range"][side].as_f64().unwrap();
@@ -349,7 +349,7 @@ fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     let (limit, _) = json("simulate --requests 50 --cost limit");
     assert!(limit["bands"].is_null() && !answer["bands"].is_null());
     let (plan, _) = json("plan --cost forecast --hardware h100-sxm");
-    let (best, factor) = (&plan["best"], band.ttft[1]);
+    let (best, factor) = (&plan["best"], band.ttft);
     let expected =
         best["ttft_ms"].as_f64().unwrap() * best["bands"]["ttft_ms"]["factors"][1].as_f64().unwrap();
     assert!(best["bands"]["evidence"] != "engine" || best["bands"]["ttft_ms"]["factors"][1] == factor);

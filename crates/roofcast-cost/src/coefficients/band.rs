@@ -1,78 +1,114 @@
-//! Bands: 80 % intervals of measured over forecast.
+//! Bands: widths of the 80 % intervals around a forecast.
 //!
-//! Knows: 10th and 90th percentile of measured over forecast, by depth of evidence. `calibrate` derives
-//! them.
+//! Knows: an interval has the forecast at its centre: it reaches from the forecast over w to the forecast times w, with w
+//! by depth of evidence, class of load and metric. A bias of forecasts is no part of an interval. `calibrate`
+//! derives the widths.
 
 use serde::{Deserialize, Serialize};
 
-/// Bands of one depth of evidence: 10th and 90th percentile of measured over forecast, for a closed loop.
+/// Widths of intervals for one depth of evidence, by class of load. A deeper evidence never has a larger width.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Band {
-    /// Depth of evidence that the band applies to.
+    /// Depth of evidence that the widths apply to.
     pub evidence: Evidence,
-    /// Factors of the time to first token.
-    pub ttft: [f64; 2],
-    /// Factors of the time of a step, and of the time per output token.
-    pub tpot: [f64; 2],
-    /// Factors of the end-to-end latency.
-    pub e2e: [f64; 2],
-    /// Factors of the throughput.
-    pub throughput: [f64; 2],
-    /// Factors of single steps and of prompts without a queue; if absent, the factors above apply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<Factors>,
-    /// Factors of open loops, in which a slower step also lengthens queues; if absent, the factors above apply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub open_loop: Option<Factors>,
+    /// Widths of single steps of decodes, and of batches whose phases were timed.
+    pub step: Widths,
+    /// Widths of prompts alone, without a queue.
+    pub prompt: Widths,
+    /// Widths of closed loops: requests arrive as others end.
+    pub closed_loop: Widths,
+    /// Widths of bursts and offline batches, whose requests all arrive at one time.
+    pub at_once: Widths,
+    /// Widths of open loops, in which a slower step also lengthens queues.
+    pub open_loop: Widths,
+    /// Widths of closed loops over one pool that computes prompts and one that decodes.
+    pub disaggregated: Widths,
 }
 
 /// Class of load; errors of forecasts differ by class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub enum Load {
-    /// Single steps, or one batch of prompts without a queue.
+    /// Single steps of decodes, or a batch whose phases were timed.
     Step,
-    /// Closed loop: requests arrive as others end, or all at once.
-    Closed,
+    /// Prompts alone, without a queue.
+    Prompt,
+    /// Closed loop: requests arrive as others end.
+    ClosedLoop,
+    /// All requests arrive at one time.
+    AtOnce,
     /// Open loop: requests arrive at a given rate, however many are in flight.
-    Open,
+    OpenLoop,
+    /// Closed loop over one pool that computes prompts and one that decodes.
+    Disaggregated,
 }
 
-/// 10th and 90th percentile of measured over forecast, by metric.
+impl Load {
+    /// Every class.
+    pub const ALL: [Load; 6] =
+        [Load::Step, Load::Prompt, Load::ClosedLoop, Load::AtOnce, Load::OpenLoop, Load::Disaggregated];
+}
+
+/// Factors w of 80 % intervals, by metric: in eight cases of ten the measured value is between the forecast over w and
+/// the forecast times w.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Factors {
-    /// Factors of the time to first token.
-    pub ttft: [f64; 2],
-    /// Factors of the time per output token.
-    pub tpot: [f64; 2],
-    /// Factors of the end-to-end latency.
-    pub e2e: [f64; 2],
-    /// Factors of the throughput.
-    pub throughput: [f64; 2],
+pub struct Widths {
+    /// Width of the time to first token.
+    pub ttft: f64,
+    /// Width of the time of a step, and of the time per output token.
+    pub tpot: f64,
+    /// Width of the end-to-end latency.
+    pub e2e: f64,
+    /// Width of the throughput.
+    pub throughput: f64,
+}
+
+impl Widths {
+    /// All widths, in the order of the fields.
+    pub fn all(&self) -> [f64; 4] {
+        [self.ttft, self.tpot, self.e2e, self.throughput]
+    }
+}
+
+/// Ends of the interval of width `w`, as factors on the forecast.
+pub fn ends(w: f64) -> [f64; 2] {
+    [1.0 / w, w]
 }
 
 /// The 90th percentile of a standard normal.
 pub const Z90: f64 = 1.281_551_565_544_6;
 
-/// The value at the normal deviate `z` of the log-normal distribution with this 10th and 90th percentile.
-pub fn at_deviate([low, high]: [f64; 2], z: f64) -> f64 {
-    let weight = (1.0 + z / Z90) / 2.0;
-    libm::exp(libm::log(low) * (1.0 - weight) + libm::log(high) * weight)
+/// The value at the normal deviate `z` of the log-normal distribution whose 90th percentile is `w` and whose median is 1.
+pub fn at_deviate(w: f64, z: f64) -> f64 {
+    libm::exp(libm::log(w) * z / Z90)
 }
 
 impl Band {
-    /// Returns the factors of a class of load.
-    pub fn factors(&self, load: Load) -> Factors {
-        let Band { ttft, tpot, e2e, throughput, .. } = *self;
-        let own = match load {
+    /// Returns the widths of a class of load.
+    pub fn widths(&self, load: Load) -> Widths {
+        match load {
             Load::Step => self.step,
-            Load::Closed => None,
-            Load::Open => self.open_loop,
-        };
-        own.unwrap_or(Factors { ttft, tpot, e2e, throughput })
+            Load::Prompt => self.prompt,
+            Load::ClosedLoop => self.closed_loop,
+            Load::AtOnce => self.at_once,
+            Load::OpenLoop => self.open_loop,
+            Load::Disaggregated => self.disaggregated,
+        }
+    }
+
+    /// True if no width is smaller than the width of `deeper` for the same class and metric, and none is below 1.
+    pub(crate) fn is_around(&self, deeper: &Band) -> bool {
+        Load::ALL.into_iter().all(|load| {
+            let [wide, narrow] = [self, deeper].map(|band| band.widths(load).all());
+            wide.into_iter()
+                .zip(narrow)
+                .all(|(wide, narrow)| wide.is_finite() && wide >= narrow && narrow >= 1.0)
+        })
     }
 }
 
@@ -91,15 +127,22 @@ pub enum Evidence {
     Engine,
 }
 
+impl Evidence {
+    /// Every depth, from the shallowest to the deepest.
+    pub const ALL: [Evidence; 4] =
+        [Evidence::Nothing, Evidence::Architecture, Evidence::Accelerator, Evidence::Engine];
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A band of 0.5 to 2 has the median √(0.5 · 2) = 1; its ends are at ∓z90, and half of z90 is 2^0.5.
+    /// An interval of width 2 ends at 1/2 and 2, at ∓z90; half of z90 is 2^0.5.
     #[test]
-    fn deviates_of_a_band() {
+    fn deviates_of_a_width() {
         for (z, value) in [(-Z90, 0.5), (0.0, 1.0), (Z90 / 2.0, 2f64.sqrt()), (Z90, 2.0)] {
-            assert!((at_deviate([0.5, 2.0], z) - value).abs() < 1e-12, "{z}");
+            assert!((at_deviate(2.0, z) - value).abs() < 1e-12, "{z}");
         }
+        assert_eq!(ends(2.0), [0.5, 2.0]);
     }
 }

@@ -1,95 +1,158 @@
-//! Bands from residuals of cross-validation.
+//! Widths of intervals, from the residuals of cross-validation.
 //!
-//! Knows: 10th and 90th percentile of measured over forecast, by depth of evidence; each row counts with the weight
-//! of its deployment. A depth with few residuals also uses the residuals of the next shallower depth. Knows nothing
-//! about fitting.
+//! Knows: a width is the 80th percentile of the errors' absolute logarithms, by class of load, metric and depth of
+//! evidence; each row counts with the weight of its deployment. Depths are pooled (isotonic regression) if few rows were
+//! measured at one, or if a deeper one would be wider than a shallower one, so that more evidence never widens an
+//! interval. Knows nothing about fitting.
 
 use super::Residual;
-use roofcast_cost::coefficients::{Band, Evidence, Factors, Load};
+use roofcast_cost::coefficients::{Band, Evidence, Load, Widths};
 
-/// Fewest residuals of a metric that give a depth of evidence a band from its own data.
+/// Fewest residuals that give a depth of evidence, or a metric, a width of its own.
 const MIN_ROWS: usize = 30;
-const DEPTHS: [Evidence; 4] =
-    [Evidence::Nothing, Evidence::Architecture, Evidence::Accelerator, Evidence::Engine];
-/// Factors of the band of a metric without residuals.
-const UNKNOWN: [f64; 2] = [0.5, 2.0];
+/// Width of an interval without any residuals, and least width of a depth below the shallowest measured one.
+const UNKNOWN: f64 = 2.0;
 const TTFT: usize = 0;
 const TPOT: usize = 1;
 const E2E: usize = 2;
+const THROUGHPUT: usize = 3;
+
+/// Widths of one metric by depth of evidence, in the order of [`Evidence::ALL`].
+type ByDepth = [f64; Evidence::ALL.len()];
 
 /// Derives one band for each depth of evidence.
 pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
-    let band = |(index, depth): (usize, &Evidence)| {
-        let own = |metric, load: Load| {
-            // A depth that was rarely measured is widened by the residuals of shallower depths.
-            (0..=index).rev().find_map(|from| {
-                let within = &DEPTHS[from..=index];
-                let all: Vec<&Residual> = residuals
-                    .iter()
-                    .filter(|r| r.metric == metric && within.contains(&r.evidence))
-                    .filter(|r| r.load == load)
-                    .collect();
-                (all.len() >= MIN_ROWS).then(|| quantiles(&all))
-            })
+    let of_load = |load: Load| -> [ByDepth; 4] {
+        let own = |metric| by_depth(residuals, metric, load);
+        let (ttft, tpot) = (own(TTFT), own(TPOT));
+        let times = tpot.or(ttft).unwrap_or([UNKNOWN; Evidence::ALL.len()]);
+        let e2e = own(E2E).or(own(THROUGHPUT)).unwrap_or(times);
+        [ttft.unwrap_or(times), times, e2e, own(THROUGHPUT).unwrap_or(e2e)]
+    };
+    let loads = Load::ALL.map(of_load);
+    let band = |(depth, evidence): (usize, &Evidence)| {
+        let widths = |load: Load| {
+            let [ttft, tpot, e2e, throughput] = loads[load as usize].map(|by_depth| by_depth[depth]);
+            Widths { ttft, tpot, e2e, throughput }
         };
-        let factors = |load| {
-            let e2e = own(E2E, load).or(own(TPOT, load)).unwrap_or(UNKNOWN);
-            Factors {
-                ttft: own(TTFT, load).unwrap_or(UNKNOWN),
-                tpot: own(TPOT, load).unwrap_or(UNKNOWN),
-                e2e,
-                throughput: [rounded(1.0 / e2e[1]), rounded(1.0 / e2e[0])],
+        Band {
+            evidence: *evidence,
+            step: widths(Load::Step),
+            prompt: widths(Load::Prompt),
+            closed_loop: widths(Load::ClosedLoop),
+            at_once: widths(Load::AtOnce),
+            open_loop: widths(Load::OpenLoop),
+            disaggregated: widths(Load::Disaggregated),
+        }
+    };
+    Evidence::ALL.iter().enumerate().map(band).collect()
+}
+
+/// Adjacent depths with one width.
+struct Block<'a> {
+    /// Index of the deepest depth in the block.
+    deepest: usize,
+    residuals: Vec<&'a Residual>,
+}
+
+impl Block<'_> {
+    fn is_small(&self) -> bool {
+        self.residuals.len() < MIN_ROWS
+    }
+}
+
+/// Widths of `metric` under `load`; `None` if fewer than [`MIN_ROWS`] rows were measured at all depths together.
+fn by_depth(residuals: &[Residual], metric: usize, load: Load) -> Option<ByDepth> {
+    let mut blocks: Vec<Block> = Vec::new();
+    for (depth, evidence) in Evidence::ALL.iter().enumerate() {
+        let own =
+            residuals.iter().filter(|r| r.metric == metric && r.load == load && r.evidence == *evidence);
+        let mut block = Block { deepest: depth, residuals: own.collect() };
+        // Merged into the shallower block while either is small or the deeper one is wider.
+        while let Some(shallower) = blocks.last() {
+            if !block.is_small()
+                && !shallower.is_small()
+                && width(&shallower.residuals) >= width(&block.residuals)
+            {
+                break;
             }
-        };
-        let Factors { ttft, tpot, e2e, throughput } = factors(Load::Closed);
-        let step = own(TPOT, Load::Step).map(|_| factors(Load::Step));
-        let open_loop = own(TTFT, Load::Open).map(|_| factors(Load::Open));
-        Band { evidence: *depth, ttft, tpot, e2e, throughput, step, open_loop }
+            let shallower = blocks.pop().map(|block| block.residuals).unwrap_or_default();
+            block.residuals.extend(shallower);
+        }
+        blocks.push(block);
+    }
+    if blocks.iter().all(Block::is_small) {
+        return None;
+    }
+    let shallowest = Evidence::ALL
+        .iter()
+        .position(|e| residuals.iter().any(|r| r.metric == metric && r.load == load && r.evidence == *e))?;
+    let of_depth = |depth: usize| {
+        let block = blocks.iter().find(|block| block.deepest >= depth);
+        let width = block.map_or(UNKNOWN, |block| width(&block.residuals));
+        if depth < shallowest { width.max(UNKNOWN) } else { width }
     };
-    DEPTHS.iter().enumerate().map(band).collect()
+    Some(std::array::from_fn(of_depth))
 }
 
-/// Rounds to three decimal places, more than the data support.
-fn rounded(factor: f64) -> f64 {
-    (factor * 1e3).round() / 1e3
-}
-
-/// 10th and 90th percentile of measured over forecast.
-fn quantiles(residuals: &[&Residual]) -> [f64; 2] {
-    let mut all: Vec<(f64, f64)> = residuals.iter().map(|r| (-r.log, r.weight)).collect();
+/// 80th percentile of the factor by which a measurement differs from its forecast, in either direction; rounded to
+/// three decimal places, more than the data support.
+fn width(residuals: &[&Residual]) -> f64 {
+    let mut all: Vec<(f64, f64)> = residuals.iter().map(|r| (r.log.abs(), r.weight)).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total: f64 = all.iter().map(|(_, w)| w).sum();
-    let at = |share: f64| {
-        let mut before = 0.0;
-        let found = all.iter().find(|(_, weight)| {
-            before += weight;
-            before >= share * total
-        });
-        rounded(found.map_or(0.0, |(log, _)| *log).exp())
-    };
-    [at(0.1), at(0.9)]
+    let total: f64 = all.iter().map(|(_, weight)| weight).sum();
+    let mut before = 0.0;
+    let reached = all.iter().find(|(_, weight)| {
+        before += weight;
+        before >= 0.8 * total
+    });
+    (reached.map_or(0.0, |(log, _)| *log).exp() * 1e3).round() / 1e3
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// 40 rows of an engine with TPOT forecast at 0.6 to 1.38 times the measurement, in steps of 0.02: measured over
-    /// forecast is 1/1.32 in the row with the fourth-largest forecast, and 1/0.7 in the 36th.
+    fn rows(evidence: Evidence, logs: impl Iterator<Item = f64>) -> Vec<Residual> {
+        let row = |log| Residual { metric: TPOT, log, weight: 1.0, evidence, load: Load::ClosedLoop };
+        logs.map(row).collect()
+    }
+
+    fn tpot(bands: &[Band]) -> [f64; 4] {
+        std::array::from_fn(|depth| bands[depth].closed_loop.tpot)
+    }
+
+    /// 40 rows of an engine with errors of 1/100 to 40/100 in logarithm, every other one negative: the 32nd of 40
+    /// reaches 80 %, e^0.32 = 1.377. Depths that nobody measured have at least 2, whole metrics without rows the widths
+    /// of TPOT, and classes of load without rows 2.
     #[test]
-    fn bands_by_hand() {
-        let residual = |i: usize| Residual {
-            metric: TPOT,
-            log: (0.6 + 0.02 * i as f64).ln(),
-            weight: 1.0,
-            evidence: Evidence::Engine,
-            load: Load::Closed,
+    fn a_width_by_hand() {
+        let signed = |n: i32| f64::from(if n % 2 == 0 { n } else { -n }) / 100.0;
+        let bands = of(&rows(Evidence::Engine, (1..=40).map(signed)));
+        assert_eq!(tpot(&bands), [2.0, 2.0, 2.0, 1.377]);
+        assert_eq!(bands[3].closed_loop.all(), [1.377; 4]);
+        assert_eq!(bands[3].step.all(), [2.0; 4]);
+    }
+
+    /// A sibling chip with 40 rows of error 0.1 and an engine with 40 rows of error 0.3 are pooled: the 64th of 80 has
+    /// 0.3, e^0.3 = 1.35, at both depths. With errors of 0.3 and 0.1 each has its own.
+    #[test]
+    fn more_evidence_is_never_wider() {
+        let of_two = |sibling: f64, engine: f64| {
+            let mut all = rows(Evidence::Architecture, std::iter::repeat_n(sibling, 40));
+            all.extend(rows(Evidence::Engine, std::iter::repeat_n(engine, 40)));
+            tpot(&of(&all))
         };
-        let all: Vec<Residual> = (0..40).map(residual).collect();
-        let bands = of(&all);
-        let engine = bands.iter().find(|b| b.evidence == Evidence::Engine).unwrap();
-        assert_eq!(engine.tpot, [0.758, 1.471]);
-        assert_eq!(engine.ttft, UNKNOWN);
-        assert_eq!(bands[0].tpot, UNKNOWN);
+        assert_eq!(of_two(0.1, 0.3), [2.0, 1.35, 1.35, 1.35]);
+        assert_eq!(of_two(0.3, 0.1), [2.0, 1.35, 1.35, 1.105]);
+    }
+
+    /// Ten rows are too few: they are pooled with the 40 rows of the neighbouring depth.
+    #[test]
+    fn a_depth_with_few_rows_has_its_neighbours_width() {
+        let mut all = rows(Evidence::Nothing, std::iter::repeat_n(0.5, 40));
+        all.extend(rows(Evidence::Engine, std::iter::repeat_n(0.1, 10)));
+        // The 40th of 50 has an error of 0.5.
+        assert_eq!(tpot(&of(&all)), [1.649; 4]);
     }
 }

@@ -1,7 +1,8 @@
 //! The probability that a deployment meets the SLO, given the error bands of forecasts.
 //!
 //! Knows: one factor of measured over forecast applies to the times of all steps of a run; it is log-normal with the
-//! 10th and 90th percentile of the closed-loop TPOT band ([`roofcast_cost::coefficients::Band`]). A run is simulated again at
+//! median 1 and the width of the TPOT's interval for the class of load ([`roofcast_cost::coefficients::Band`]), in open loops that
+//! of closed loops, because the run itself lengthens its queues. A run is simulated again at
 //! the quantile of the required probability and, if it meets the SLO there, at [`QUANTILES`], so that queues grow with
 //! the step times. Between simulated quantiles the logarithm of a latency over its bound is linear in the normal
 //! deviate z of the factor. The part of the bands of TTFT and E2EL that exceeds the band of steps, and the variation of
@@ -16,7 +17,9 @@ use super::demand::TrafficDemand;
 use super::proof::{Trial, carried, shortened};
 use super::space::Candidate;
 use roofcast_ask::spec::{Metric, Slo, SloBound, Spec};
-use roofcast_cost::coefficients::{Load, Z90};
+use roofcast_ask::workload::{DEFAULT_REQUESTS, Workload};
+use roofcast_cost::bands::class;
+use roofcast_cost::coefficients::{Load, Widths, Z90};
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::error::Result;
 use roofcast_sim::simulate::Simulation;
@@ -43,10 +46,9 @@ struct Factor {
 }
 
 impl Factor {
-    /// The factor with this 10th and 90th percentile.
-    fn of(band: [f64; 2]) -> Factor {
-        let [low, high] = band.map(libm::log);
-        Factor { middle: low.midpoint(high), deviation: ((high - low) / (2.0 * Z90)).max(0.0) }
+    /// The factor with the median 1 and this 90th percentile.
+    fn of(width: f64) -> Factor {
+        Factor { middle: 0.0, deviation: libm::log(width) / Z90 }
     }
 
     /// Value of the factor at the normal deviate `z`.
@@ -76,24 +78,23 @@ pub(super) struct Doubt {
 }
 
 impl Doubt {
-    /// The uncertainty of `forecaster`'s forecasts, from the bands of its calibration; `None` without bands. If step
-    /// times were `fitted` to a measured run, their factor has its middle at 1.
-    pub(super) fn of(forecaster: &Forecaster, slo: &Slo, fitted: bool) -> Option<Doubt> {
-        let own = forecaster.coefficients.band?.factors(Load::Closed);
-        let other = forecaster.elsewhere().coefficients.band?.factors(Load::Closed);
-        let widest = |a: [f64; 2], b: [f64; 2]| Factor::of([a[0].min(b[0]), a[1].max(b[1])]);
-        let step = widest(own.tpot, other.tpot);
+    /// The uncertainty of `forecaster`'s forecasts under `load`, from the bands of its calibration; `None` without bands.
+    pub(super) fn of(forecaster: &Forecaster, slo: &Slo, load: Load) -> Option<Doubt> {
+        let load = if load == Load::OpenLoop { Load::ClosedLoop } else { load };
+        let own = forecaster.coefficients.band?.widths(load);
+        let other = forecaster.elsewhere().coefficients.band?.widths(load);
+        let widest = |of: fn(&Widths) -> f64| Factor::of(of(&own).max(of(&other)));
+        let step = widest(|widths| widths.tpot);
         let of = |bound: SloBound| match bound.metric {
-            Metric::Ttft => widest(own.ttft, other.ttft).over(step),
+            Metric::Ttft => widest(|widths| widths.ttft).over(step),
             Metric::Tpot | Metric::Itl => Factor::default(),
-            Metric::E2el => widest(own.e2e, other.e2e).over(step),
+            Metric::E2el => widest(|widths| widths.e2e).over(step),
         };
         let beyond = match slo.goodput {
             Some(_) => vec![Factor::default()],
             None => slo.bounds().map(of).collect(),
         };
-        let middle = if fitted { 0.0 } else { step.middle };
-        Some(Doubt { step: Factor { middle, ..step }, beyond })
+        Some(Doubt { step, beyond })
     }
 
     /// Factor on step times that measured step times do not exceed with probability `share`.
@@ -102,9 +103,19 @@ impl Doubt {
     }
 }
 
+/// Class of the load of `spec`.
+pub(super) fn load(spec: &Spec) -> Load {
+    let of = |workload: &Workload| class(workload, workload.requests.unwrap_or(DEFAULT_REQUESTS));
+    match &spec.workload {
+        _ if spec.fleet.prefill.is_some() => Load::Disaggregated,
+        Some(workload) => of(workload),
+        None => Load::ClosedLoop,
+    }
+}
+
 /// 10th and 90th percentile of measured over forecast step times; `None` without bands.
 pub fn step_band(forecaster: &Forecaster) -> Option<[f64; 2]> {
-    let doubt = Doubt::of(forecaster, &Slo::default(), false)?;
+    let doubt = Doubt::of(forecaster, &Slo::default(), Load::ClosedLoop)?;
     Some([-Z90, Z90].map(|z| doubt.step.at(z)))
 }
 
@@ -329,13 +340,13 @@ mod tests {
 
     #[test]
     fn a_band_is_the_quantiles_of_a_factor() {
-        let factor = Factor::of([0.8, 1.25]);
+        let factor = Factor::of(1.25);
         for (share, value) in [(0.1, 0.8), (0.5, 1.0), (0.9, 1.25)] {
             assert!((factor.at(deviate(share)) - value).abs() < 1e-5, "{share}");
         }
-        // A TTFT band of [0.5, 2] around a step band of [0.8, 1.25]: ln 2 = 0.693 and ln 1.25 = 0.223 over 1.2816,
-        // √(0.541² − 0.174²) = 0.512.
-        let beyond = Factor::of([0.5, 2.0]).over(factor);
+        // A TTFT's width of 2 around a step's width of 1.25: ln 2 = 0.693 and ln 1.25 = 0.223 over 1.2816, √(0.541² −
+        // 0.174²) = 0.512.
+        let beyond = Factor::of(2.0).over(factor);
         assert!((beyond.deviation - 0.512).abs() < 1e-3 && beyond.middle.abs() < 1e-12);
     }
 
@@ -343,7 +354,7 @@ mod tests {
     /// and 0.9 at 0.8 times.
     #[test]
     fn the_chance_without_a_queue_is_that_of_the_band() {
-        let deviation = Factor::of([0.8, 1.25]).deviation;
+        let deviation = Factor::of(1.25).deviation;
         for (over, chance) in [(1.0_f64, 0.5), (1.25, 0.1), (0.8, 0.9)] {
             let points = QUANTILES.map(|z| (z, over.ln() + z * deviation));
             let found = outlook(&points, Factor::default());

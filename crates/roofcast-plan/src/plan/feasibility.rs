@@ -70,8 +70,6 @@ pub(super) struct Judge<'a> {
     /// For each shape of the space, the resolved model, or the error if formats or parallelism are impossible on the
     /// chip.
     pub(super) fitted: Vec<Result<Fitted, String>>,
-    /// Factor of measured over forecast step times.
-    pub(super) slower: f64,
 }
 
 impl<'a> Judge<'a> {
@@ -98,7 +96,7 @@ impl<'a> Judge<'a> {
             return Err(first.clone());
         }
         let fitted = fitted.into_iter().map(|f| f.map_err(|e| e.to_string())).collect();
-        Ok(Judge { spec, space, demand, fitted, slower })
+        Ok(Judge { spec, space, demand, fitted })
     }
 
     /// True if disaggregated deployments are considered as well.

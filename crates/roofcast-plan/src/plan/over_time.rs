@@ -8,7 +8,7 @@
 //! begins and stops as soon as its last request is answered. Knows nothing about other deployments.
 
 use super::bounded::{Bounded, against};
-use super::chance::Doubt;
+use super::chance::{Doubt, load};
 use super::feasibility::deployment;
 use super::proof::{Trial, missed};
 use super::search::Search;
@@ -95,8 +95,8 @@ struct Slowed {
 impl Slowed {
     /// The candidate with the step times that the required probability demands.
     fn of(found: &Search, candidate: Candidate) -> Result<Slowed> {
-        let forecaster = found.trial(&candidate, found.base)?.forecaster;
-        let doubt = Doubt::of(&forecaster, &found.base.slo, found.judge.slower != 1.0);
+        let trial = found.trial(&candidate, found.base)?;
+        let doubt = Doubt::of(&trial.forecaster, &found.base.slo, load(&trial.spec));
         let slower = doubt.map_or(1.0, |doubt| doubt.step_at(found.confidence)).max(1.0);
         Ok(Slowed { candidate, slower })
     }

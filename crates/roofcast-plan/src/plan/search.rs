@@ -7,7 +7,7 @@
 //! fixed size, so that the simulated deployments do not depend on the number of cores. Knows nothing about how a
 //! deployment is judged.
 
-use super::chance::{Case, ChanceRun, Doubt, Met, Outlook, SEEDS, deviate, excess};
+use super::chance::{Case, ChanceRun, Doubt, Met, Outlook, SEEDS, deviate, excess, load};
 use super::feasibility::{Judge, Miss, SearchStage, deployment};
 use super::proof::{Runner, Trial, is_certain, missed};
 use super::space::{Candidate, Cut};
@@ -342,11 +342,10 @@ pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<V
     if is_certain(found.judge.demand, &slo) {
         return Ok(met.iter().map(|_| None).collect());
     }
-    let fitted = found.judge.slower != 1.0;
     let asked = deviate(found.confidence);
     let case = |&(candidate, spec, run)| {
         let trial = found.trial(&candidate, spec)?;
-        let doubt = Doubt::of(&trial.forecaster, &slo, fitted);
+        let doubt = Doubt::of(&trial.forecaster, &slo, load(&trial.spec));
         Ok(doubt.map(|doubt| Case::new(trial, doubt, run, asked)))
     };
     let mut cases = met.iter().map(case).collect::<Result<Vec<Option<Case>>>>()?;

@@ -192,11 +192,11 @@ impl RowForecast<'_> {
         let measured = ratio.recip();
         let in_band = self.band(index).is_some_and(|[low, high]| (low..=high).contains(&measured));
         // Times have an upper bound, throughputs a lower one.
-        let keeps = |band: [f64; 2], z: f64| match Metrics::NAMES[index].ends_with("_ms") {
-            true => measured <= at_deviate(band, z),
-            false => measured >= at_deviate(band, -z),
+        let keeps = |width: f64, z: f64| match Metrics::NAMES[index].ends_with("_ms") {
+            true => measured <= at_deviate(width, z),
+            false => measured >= at_deviate(width, -z),
         };
-        let kept = [Z80, Z90].map(|z| self.band(index).is_some_and(|band| keeps(band, z)));
+        let kept = [Z80, Z90].map(|z| self.width(index).is_some_and(|width| keeps(width, z)));
         Some(Compared { error: ratio - 1.0, in_band, kept })
     }
 }

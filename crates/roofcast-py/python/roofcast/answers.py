@@ -160,7 +160,7 @@ class Alternative(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Bands(Part):
-    """Bands of a forecast: each contains the measured value in eight cases of ten."""
+    """Bands of a forecast: each contains the forecast, and the measured value in eight cases of ten."""
 
     evidence: Literal["nothing", "architecture", "accelerator", "engine"]
     """Depth of evidence: how much of the deployment has been measured."""
@@ -168,9 +168,10 @@ class Bands(Part):
     rests_on: str
     """Sentence that names the measurements behind the forecast."""
 
-    load: str
-    """Class of the measured loads whose errors the bands have: ``open_loop`` for requests at a rate, ``closed_loop``
-    for users, and for a rate where no rates were measured."""
+    load: Literal["step", "prompt", "closed_loop", "at_once", "open_loop", "disaggregated"]
+    """Class of the measured loads whose errors the bands have: ``closed_loop`` for users, ``open_loop`` for requests
+    at a rate, ``at_once`` for requests that all arrive at one time, ``prompt`` for prompts without further tokens,
+    ``disaggregated`` for pools."""
 
     ttft_ms: Span
     """Mean time to first token, in ms."""
@@ -2440,7 +2441,7 @@ class SmallestTopology(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class Span(Part):
-    """10th and 90th percentile of one metric."""
+    """10th and 90th percentile of one metric, around its forecast."""
 
     factors: tuple[float, float]
     """10th and 90th percentile of the ratio measured / forecast."""

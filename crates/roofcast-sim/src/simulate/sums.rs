@@ -20,6 +20,7 @@ use roofcast_ask::kv_cache::tier::HostTier;
 use roofcast_ask::spec::KvLayout;
 use roofcast_ask::summary::RunSummary;
 use roofcast_cost::bands::{Bands, ForecastMeans};
+use roofcast_cost::coefficients::Load;
 use roofcast_cost::cost::{self, Utilization};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::batch::Batch;
@@ -32,7 +33,7 @@ use std::ops::Range;
 pub(super) fn report(
     provision: &Provision,
     settings: ReportedSettings,
-    named: u64,
+    (named, class): (u64, Load),
     mut fleet: Fleet,
 ) -> Simulation {
     let ResolvedPool { forecaster, config, .. } = &provision.serving;
@@ -64,7 +65,7 @@ pub(super) fn report(
         classes: Vec::new(),
         images: None,
         adapters: adapters::used(&forecaster.deployment, &tallies, named),
-        bands: bands(provision, &summary, &load, limit_tpot_ms),
+        bands: bands(provision, &summary, (&load, class), limit_tpot_ms),
         cost: config.cost,
         settings,
         interrupted: fleet.results.interrupted,
@@ -93,7 +94,7 @@ pub(super) fn report(
 fn bands(
     provision: &Provision,
     summary: &RunSummary,
-    load: &OfferedLoad,
+    (load, class): (&OfferedLoad, Load),
     limit_tpot_ms: f64,
 ) -> Option<Bands> {
     let set = load.offered_per_s.is_some() && !load.overloaded;
@@ -103,7 +104,7 @@ fn bands(
         limit_tpot_ms,
         e2el_ms: summary.e2el.mean,
         output_tok_s: (!set).then(|| summary.output_throughput()),
-        open_loop: load.offered_per_s.is_some(),
+        load: if provision.prefill.is_some() { Load::Disaggregated } else { class },
     };
     let of = |pool: &ResolvedPool| Bands::of(&pool.forecaster.coefficients, pool.config.cost, &means);
     let serving = of(&provision.serving)?;

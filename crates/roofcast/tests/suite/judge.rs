@@ -104,7 +104,7 @@ fn plans_that_are_likely_meet() {
         let Ok(deployment) = resolver.deployment(row) else { continue };
         let forecaster = Forecaster::new(deployment, calibration);
         let Some(band) = forecaster.coefficients.band else { continue };
-        let high = band.factors(Load::Closed).tpot[1];
+        let high = band.widths(Load::ClosedLoop).tpot;
         let Ok(slow) = point::forecast(row, &forecaster.slowed(high)) else { continue };
         for (name, measured, bound) in
             [("tpot", row.measured.tpot_ms, slow.tpot_ms), ("e2e", row.measured.e2e_ms, slow.e2e_ms)]

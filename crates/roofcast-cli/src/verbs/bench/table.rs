@@ -193,7 +193,7 @@ fn beside(beside: &Beside, r: &Report) -> String {
         let measured = measured.figure(|s| s.median).map_or("–".to_owned(), significant);
         let share = share.map_or("–".to_owned(), percent);
         let range = band.map_or(["–".to_owned(), "–".to_owned()], |b| {
-            b.factors.map(|f| significant((forecast * f).max(limit)))
+            b.factors.map(|f| significant((forecast * f).max(limit.min(forecast))))
         });
         let row = [name.to_owned(), measured, significant(limit), share, significant(forecast)];
         row.into_iter().chain(range).collect::<Vec<_>>()
