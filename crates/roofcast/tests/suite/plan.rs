@@ -627,9 +627,8 @@ fn chances_are_computed_in_order_of_rank() {
 /// loops is at the 10th or 90th percentile.
 fn slowed(text: &str, choice: &Choice, z: f64) -> Simulation {
     let (forecaster, spec) = proof(text, choice, 0);
-    let band = forecaster.coefficients.band.unwrap().factors(roofcast::coefficients::Load::Closed).tpot;
-    let [low, high] = band.map(f64::ln);
-    let factor = (low.midpoint(high) + z * (high - low) / (2.0 * 1.28155)).exp();
+    let width = forecaster.coefficients.band.unwrap().closed_loop.tpot;
+    let factor = (z * width.ln() / 1.28155).exp();
     simulate(&forecaster.slowed(factor), &spec, "best.toml", LEAP).unwrap()
 }
 
