@@ -41,6 +41,7 @@ pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Valu
             None => drop(ours.insert("quantization_config".to_owned(), Value::Object(theirs))),
         }
     }
+    config::complete(&mut config);
     Ok(config)
 }
 

@@ -7,21 +7,25 @@
 //! Sources: `modeling_*.py` and `configuration_*.py` of Hugging Face transformers 4.57 and 5, and of the models
 //! named.
 
+mod architecture;
 mod attention;
 mod feed_forward;
 mod habits;
 mod json;
 mod latent;
+mod omitted;
 mod outer;
 mod patterns;
 mod recurrent;
 mod refused;
+mod saved;
 
 use super::keys::{Keys, Reads};
 use super::quantization::Quantization;
 use super::{Ffn, Layer, Mixer, Model, Tower};
 use crate::error::Result;
 use crate::precision::Dtype;
+use architecture::architecture;
 use habits::{Habits, LLAMA, QkNorm, habits};
 use serde_json::Value;
 
@@ -35,9 +39,40 @@ const MOST_MATCHES: usize = 100_000;
 /// Most accepted parameters, more than any model has; larger products of dimensions are refused.
 const MOST_PARAMETERS: u64 = 1_000_000_000_000_000;
 
+/// Smallest share of a type's parameters by which a reading as a Llama's may be wrong, as one over this number:
+/// learned factors and the like.
+const MOST_APART: u64 = 1000;
+
 /// Parses the text of a `config.json`; `place` names the file in errors, `name` the model.
 pub fn parse(name: &str, place: &str, text: &str) -> Result<Model> {
-    read(name, place, &json::parse(place, text)?)
+    let mut config = json::parse(place, text)?;
+    let filled = complete(&mut config);
+    let reads = Reads::default();
+    let mut model = read_noting(name, place, &config, &reads)?;
+    // Flags are many and mostly off; the numbers are worth a line.
+    let told = |key: &&String| reads.has(key) && number(&config, key).is_some_and(|number| number > 0);
+    let told: Vec<String> = filled
+        .iter()
+        .filter(told)
+        .filter_map(|key| Some(format!("{key} {}", number(&config, key)?)))
+        .collect();
+    if !told.is_empty() {
+        model.assumptions.push(format!(
+            "the file omits keys, which are taken as transformers {} takes them: {}",
+            architecture::VERSION,
+            told.join(", ")
+        ));
+    }
+    Ok(model)
+}
+
+/// Completes a parsed `config.json`: keys that it omits follow from its `model_type`, and names that transformers 5
+/// saves become the makers'. Returns the names of the keys that were filled in.
+pub(crate) fn complete(config: &mut Value) -> Vec<String> {
+    saved::without_second_text(config);
+    let filled = omitted::fill(config);
+    saved::rename(config);
+    filled
 }
 
 /// Treatment of configs of a `model_type`.
@@ -60,18 +95,48 @@ pub fn standing(model_type: &str) -> Standing {
     }
 }
 
-/// Reads a parsed `config.json`.
+/// Reads a parsed `config.json` whose keys are all stated, as the catalog's are.
 pub fn read(name: &str, place: &str, config: &Value) -> Result<Model> {
+    read_noting(name, place, config, &Reads::default())
+}
+
+fn read_noting(name: &str, place: &str, config: &Value, reads: &Reads) -> Result<Model> {
     let keys = Keys::new(place, config)?;
     refused::known(&keys)?;
     let model_type = keys.text("model_type")?.unwrap_or("");
-    if habits(model_type).is_some() {
-        return Reader::new(keys)?.model(name, config);
+    if habits(model_type).is_none() {
+        resembles(&keys, model_type)?;
     }
-    let reads = Reads::default();
-    let model = Reader::new(keys.noting(&reads))?.model(name, config)?;
-    refused::unread(&keys, model_type, &reads)?;
+    let model = Reader::new(keys.noting(reads))?.model(name, config)?;
+    if habits(model_type).is_none() {
+        refused::unread(&keys, model_type, reads)?;
+    }
     Ok(model)
+}
+
+/// Refuses an unknown type of transformers whose layers are not a Llama's with the parts that the table tells: the
+/// default model of its class must have the class's own number of parameters.
+fn resembles(keys: &Keys, model_type: &str) -> Result<()> {
+    let Some(own) = architecture(model_type).and_then(|row| row.parameters()) else { return Ok(()) };
+    let mut default = serde_json::json!({ "text_config": { "model_type": model_type } });
+    complete(&mut default);
+    let read = Keys::new(keys.place, &default)
+        .and_then(|keys| Reader::new(keys)?.model(model_type, &default))
+        .map_or(0, |model| model.parameters().total);
+    if own.abs_diff(read) * MOST_APART <= own {
+        return Ok(());
+    }
+    let found = format!(
+        "{model_type:?}, whose layers are not a Llama's: the default model of its class in transformers has {own} \
+         parameters, and {read} with a Llama's layers"
+    );
+    Err(keys.bad("model_type", found, "a known type"))
+}
+
+/// Number or list of numbers under `key` in `config` or its text part.
+fn number(config: &Value, key: &str) -> Option<u64> {
+    let of = |value: &Value| value.get(key)?.as_u64();
+    of(config).or_else(|| config.as_object()?.values().find_map(of))
 }
 
 /// Reader of one config, with the keys and defaults of its type, which collects assumptions.
@@ -92,7 +157,7 @@ impl<'a> Reader<'a> {
             let named = if model_type.is_empty() { "missing".into() } else { format!("{model_type:?}") };
             assumptions
                 .push(format!("model_type is {named}, which is not known: its keys are read as llama's"));
-            LLAMA
+            architecture(model_type).and_then(|row| row.habits()).unwrap_or(LLAMA)
         });
         // LongCat's `num_layers` counts blocks of two attentions and two MLPs; the experts of a block run in parallel
         // with both MLPs.
@@ -233,6 +298,17 @@ impl<'a> Reader<'a> {
     }
 
     fn layer(&mut self, index: u64) -> Result<Layer> {
+        let common = self.keys;
+        if let Some(over) = per_layer(&common, index) {
+            self.keys = common.under(over);
+        }
+        let layer = self.layer_by_keys(index);
+        self.keys = common;
+        layer
+    }
+
+    /// Reads layer `index` by the keys that hold for it.
+    fn layer_by_keys(&mut self, index: u64) -> Result<Layer> {
         if let Some(layer) = self.patterned(index)? {
             return Ok(layer);
         }
@@ -288,4 +364,10 @@ impl<'a> Reader<'a> {
     fn new_falcon(&self) -> Result<bool> {
         self.keys.flag("new_decoder_architecture", false)
     }
+}
+
+/// Keys that a config states for layer `index` alone (`per_layer_config` of transformers 5).
+fn per_layer<'a>(keys: &Keys<'a>, index: u64) -> Option<&'a Value> {
+    let layers = keys.value("per_layer_config")?.as_object()?;
+    layers.iter().find(|(number, _)| number.parse() == Ok(index)).map(|(_, over)| over)
 }

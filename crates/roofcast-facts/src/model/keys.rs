@@ -13,6 +13,23 @@ const LARGEST: u64 = 1 << 24;
 /// Longest accepted list, longer than the most layers; it bounds the time to look up a layer.
 const LONGEST_LIST: usize = 4096;
 
+/// Keys of a multimodal config's text part.
+const TEXT_PARTS: [&str; 3] = ["text_config", "llm_config", "language_config"];
+
+/// Nested text part of `config`, the object that [`Keys::new`] takes; `None` if the keys are not nested.
+pub(super) fn text_part(config: &mut Value) -> Option<&mut Map<String, Value>> {
+    let nested =
+        |value: &Value| TEXT_PARTS.into_iter().find(|key| value.get(key).is_some_and(Value::is_object));
+    let thinker = config.get("thinker_config").and_then(nested);
+    match thinker {
+        Some(key) => config.get_mut("thinker_config")?.get_mut(key)?.as_object_mut(),
+        None => {
+            let key = nested(config)?;
+            config.get_mut(key)?.as_object_mut()
+        }
+    }
+}
+
 /// Names of the keys that have been read.
 #[derive(Default)]
 pub(super) struct Reads(RefCell<BTreeSet<String>>);
@@ -24,8 +41,17 @@ pub(super) struct Keys<'a> {
     map: &'a Map<String, Value>,
     /// Outer object of a multimodal config, which supplies keys that the nested text part lacks.
     outer: Option<&'a Map<String, Value>>,
+    /// Keys that hold for one layer, ahead of the others.
+    over: Option<&'a Map<String, Value>>,
     /// Record of every key that is read, if the caller requests one.
     reads: Option<&'a Reads>,
+}
+
+impl Reads {
+    /// True if `key` has been read.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.0.borrow().contains(key)
+    }
 }
 
 impl<'a> Keys<'a> {
@@ -36,20 +62,24 @@ impl<'a> Keys<'a> {
             message: "not a JSON object; accepted: a Hugging Face config.json".into(),
         })?;
         let nested = |map: &'a Map<String, Value>| {
-            let names = ["text_config", "llm_config", "language_config"];
-            names.iter().find_map(|k| map.get(*k)).and_then(Value::as_object)
+            TEXT_PARTS.iter().find_map(|k| map.get(*k)).and_then(Value::as_object)
         };
         // Omni models nest the text part two levels deep.
         let thinker = map.get("thinker_config").and_then(Value::as_object);
         Ok(match thinker.and_then(nested).or_else(|| nested(map)) {
-            Some(inner) => Keys { place, map: inner, outer: Some(map), reads: None },
-            None => Keys { place, map, outer: None, reads: None },
+            Some(inner) => Keys { place, map: inner, outer: Some(map), over: None, reads: None },
+            None => Keys { place, map, outer: None, over: None, reads: None },
         })
     }
 
     /// Returns the keys with `reads` as the record of keys that are read.
     pub(super) fn noting(self, reads: &'a Reads) -> Keys<'a> {
         Keys { reads: Some(reads), ..self }
+    }
+
+    /// Returns the keys with those of `over`, an object, ahead of them.
+    pub(super) fn under(self, over: &'a Value) -> Keys<'a> {
+        Keys { over: over.as_object(), ..self }
     }
 
     /// Names of keys with a value that were never read, in file order. Nested objects are separate `Keys`.
@@ -67,12 +97,18 @@ impl<'a> Keys<'a> {
 
     /// Nested object under `key`; `None` if absent.
     pub(super) fn object(&self, key: &str) -> Option<Keys<'a>> {
-        self.value(key)?.as_object().map(|map| Keys { place: self.place, map, outer: None, reads: None })
+        self.value(key)?.as_object().map(|map| Keys {
+            place: self.place,
+            map,
+            outer: None,
+            over: None,
+            reads: None,
+        })
     }
 
     /// Keys of `value`, an object inside this one.
     pub(super) fn within(&self, value: &'a Value) -> Option<Keys<'a>> {
-        value.as_object().map(|map| Keys { place: self.place, map, outer: None, reads: None })
+        value.as_object().map(|map| Keys { place: self.place, map, outer: None, over: None, reads: None })
     }
 
     /// List of whole numbers under `key`; `None` if absent.
@@ -84,12 +120,18 @@ impl<'a> Keys<'a> {
         numbers.map(Some).ok_or_else(|| self.bad(key, brief(value), accepted()))
     }
 
+    /// True if the file has `key`, be it null.
+    pub(super) fn states(&self, key: &str) -> bool {
+        self.map.contains_key(key) || self.outer.is_some_and(|outer| outer.contains_key(key))
+    }
+
     /// Value of `key`; null counts as absent.
     pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
         if let Some(reads) = self.reads {
             reads.0.borrow_mut().insert(key.to_owned());
         }
-        let found = self.map.get(key).or_else(|| self.outer.and_then(|o| o.get(key)));
+        let found = self.over.and_then(|over| over.get(key)).or_else(|| self.map.get(key));
+        let found = found.or_else(|| self.outer.and_then(|o| o.get(key)));
         found.filter(|v| !v.is_null())
     }
 

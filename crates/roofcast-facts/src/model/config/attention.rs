@@ -232,7 +232,9 @@ impl Reader<'_> {
     /// Reads the range of tokens that attention of layer `index` reads.
     fn span(&mut self, index: u64) -> Result<Span> {
         let keys = self.keys;
-        let window = keys.count(&["sliding_window", "sliding_window_size"])?;
+        // transformers saves a window that is not used as 0.
+        let window = keys.count_or_zero(&["sliding_window", "sliding_window_size"])?;
+        let window = Some(window).filter(|window| *window > 0);
         if let Some(pattern) = keys.list("hybrid_layer_pattern", self.layers)? {
             let local = pattern[index as usize].as_u64() == Some(1);
             let missing = || keys.bad("sliding_window", "missing", "a whole number");
@@ -300,7 +302,9 @@ impl Reader<'_> {
             ("gemma2" | "gpt_oss", None) => index.is_multiple_of(2),
             ("granite_swa" | "granitemoe_swa", None) => !index.is_multiple_of(4),
             // The first `max_window_layers` layers have full attention.
-            (t, None) if t.starts_with("qwen") || t == "mimo" => {
+            (t, None)
+                if t.starts_with("qwen") || t == "mimo" || self.keys.value("max_window_layers").is_some() =>
+            {
                 index >= self.keys.count_or_zero(&["max_window_layers"])?
             }
             ("mistral" | "mixtral" | "phi3" | "starcoder2" | "phimoe" | "ministral", None) => true,

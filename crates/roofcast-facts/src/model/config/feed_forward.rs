@@ -4,9 +4,20 @@
 
 use super::Reader;
 use crate::error::Result;
-use crate::model::keys::brief;
+use crate::model::keys::{Keys, brief};
 use crate::model::{Dense, Experts, Ffn};
 use serde_json::Value;
+
+/// Keys of the number of experts that a token chooses.
+const PER_TOKEN: [&str; 7] = [
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "moe_top_k",
+    "moe_topk",
+    "moe_k",
+    "top_k_experts",
+];
 
 impl Reader<'_> {
     /// Reads the feed-forward part of layer `index`.
@@ -106,19 +117,12 @@ impl Reader<'_> {
         };
         let names = ["num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"];
         let count = keys.count_or_zero(&names)?;
+        self.refuse_uncounted(&keys, &names)?;
         // Dense models of Gemma 4 have keys for experts, too.
         if count <= 1 || !self.keys.flag("enable_moe_block", true)? {
             return Ok(None);
         }
-        let per_token = keys.required(&[
-            "num_experts_per_tok",
-            "experts_per_token",
-            "num_experts_per_token",
-            "moe_top_k",
-            "moe_topk",
-            "moe_k",
-            "top_k_experts",
-        ])?;
+        let per_token = keys.required(&PER_TOKEN)?;
         if per_token > count {
             return Err(keys.bad("num_experts_per_tok", per_token, format!("at most the {count} experts")));
         }
@@ -143,6 +147,18 @@ impl Reader<'_> {
             latent_norm: keys.flag("latent_moe_use_norm", false)?,
             beside: None,
         }))
+    }
+
+    /// Refuses a file that names experts and does not count them: as a dense model it would be far too small.
+    fn refuse_uncounted(&self, keys: &Keys, names: &[&str]) -> Result<()> {
+        if names.iter().any(|name| keys.states(name)) || keys.count_or_zero(&PER_TOKEN)? == 0 {
+            return Ok(());
+        }
+        Err(keys.bad(
+            names[1],
+            "missing",
+            format!("a whole number ({}): experts are named", names.join(" or ")),
+        ))
     }
 
     /// Number of experts that compute per token. LongCat's zero experts can be chosen but compute nothing, so the
@@ -215,7 +231,7 @@ impl Reader<'_> {
             return Ok(list[index as usize].as_u64() == Some(1));
         }
         if let Some(list) = keys.list("mlp_layer_types", self.layers)? {
-            return Ok(list[index as usize].as_str() != Some("dense"));
+            return Ok(list[index as usize].as_str() != Some("dense") && !self.is_spared(index)?);
         }
         if let Some(list) = self.moe_layers()? {
             return Ok(list.contains(&index));
@@ -226,12 +242,16 @@ impl Reader<'_> {
         let first =
             keys.count_or_zero(&["first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"])?;
         let shifted = ["decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval"];
-        let spared = keys.numbers("mlp_only_layers")?.is_some_and(|l| l.contains(&index));
         let on_beat = match keys.count(&shifted)? {
             Some(every) => (index + 1).is_multiple_of(every),
             None => index.is_multiple_of(keys.count(&["moe_layer_freq"])?.unwrap_or(1)),
         };
-        Ok(index >= first && on_beat && !spared)
+        Ok(index >= first && on_beat && !self.is_spared(index)?)
+    }
+
+    /// True if layer `index` is among the layers that have an MLP alone.
+    fn is_spared(&self, index: u64) -> Result<bool> {
+        Ok(self.keys.numbers("mlp_only_layers")?.is_some_and(|layers| layers.contains(&index)))
     }
 
     /// Layers with experts, if the config lists them: Llama 4's `moe_layers`, Step's `moe_layers_enum` ("3,4,5").

@@ -155,6 +155,9 @@ const WORDS: [&str; 26] = [
     "ngram",
 ];
 
+/// Words in a key of towers, which are not part of the text model.
+const TOWER_WORDS: [&str; 5] = ["vision", "image", "video", "audio", "projector"];
+
 /// Keys that contain one of [`WORDS`] but change nothing: synonyms of keys that are read, and settings of one
 /// library.
 const IDLE: [&str; 9] = [
@@ -197,7 +200,9 @@ pub(super) fn known(keys: &Keys) -> Result<()> {
 pub(super) fn unread(keys: &Keys, model_type: &str, reads: &Reads) -> Result<()> {
     let telling = |key: &&str| {
         let norm = key.contains("layer_norm") || key.contains("norm_eps");
+        let tower = key.split('_').any(|word| TOWER_WORDS.contains(&word));
         !norm
+            && !tower
             && !IDLE.contains(key)
             && key.split('_').any(|word| WORDS.contains(&word.to_ascii_lowercase().as_str()))
     };

@@ -1,0 +1,167 @@
+//! Names that transformers 5 gives to keys and layers when it saves a config, turned into the names of the makers'
+//! files.
+//!
+//! Knows: renamed keys and kinds of layers. Knows nothing about what they mean: the reader reads the makers' names.
+//!
+//! Source: `configuration_*.py` of transformers 5.23, whose `__post_init__` turn the makers' keys into its own.
+
+use super::architecture::architecture;
+use super::habits::habits;
+use crate::model::keys::text_part;
+use serde_json::{Map, Value, json};
+
+/// Keys of a whole text model.
+const TEXT_MODEL: [&str; 4] = ["hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size"];
+
+/// Drops a nested text part beside the keys of a whole text model, which transformers makes of nothing but defaults
+/// where a maker's file of a known type is flat (Step-3.7).
+pub(super) fn without_second_text(config: &mut Value) {
+    let states = |key: &&str| config.get(*key).is_some_and(|value| !value.is_null());
+    let known = config.get("model_type").and_then(Value::as_str).is_some_and(|name| habits(name).is_some());
+    let whole = known && TEXT_MODEL.iter().all(|key| states(&key));
+    if let Some(map) = config.as_object_mut().filter(|_| whole) {
+        map.retain(|key, value| key != "text_config" || !value.is_object());
+    }
+}
+
+/// Turns saved names into the makers' in the text part of `config`.
+pub(super) fn rename(config: &mut Value) {
+    let outer_type = config.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let part = match text_part(config) {
+        Some(part) => part,
+        None => match config.as_object_mut() {
+            Some(map) => map,
+            None => return,
+        },
+    };
+    let name = part.get("model_type").and_then(Value::as_str).unwrap_or(&outer_type).to_owned();
+    aliases(part, &name);
+    kinds(part, &name);
+    ratios(part);
+    block_index(part);
+    delta_attention(part);
+}
+
+/// Copies keys that only transformers' class names to the names that the reader knows.
+fn aliases(part: &mut Map<String, Value>, name: &str) {
+    let Some(row) = architecture(name) else { return };
+    for (key, known) in row.renamed() {
+        if let Some(value) = part.get(key).filter(|_| !part.contains_key(known)).cloned() {
+            part.insert(known.to_owned(), value);
+        }
+    }
+}
+
+/// Kinds of layers: transformers names every recurrence linear attention.
+fn kinds(part: &mut Map<String, Value>, name: &str) {
+    let blocks = part.get_mut("layers_block_type").and_then(Value::as_array_mut);
+    for kind in blocks.into_iter().flatten() {
+        match kind.as_str() {
+            Some("linear_attention") => *kind = "mamba".into(),
+            Some("full_attention") => *kind = "attention".into(),
+            _ => {}
+        }
+    }
+    let Some(list) = part.get("layer_types").and_then(Value::as_array) else { return };
+    let is = |kind: &Value, name: &str| kind.as_str() == Some(name);
+    match name {
+        "granitemoehybrid" => {
+            let named = list
+                .iter()
+                .map(|kind| if is(kind, "linear_attention") { "mamba".into() } else { kind.clone() });
+            let named = named.collect();
+            part.insert("layer_types".to_owned(), named);
+        }
+        // The makers' list, which transformers keeps beside its own, comes first.
+        "minimax" => {
+            let softmax: Value =
+                list.iter().map(|kind| Value::from(u64::from(!is(kind, "linear_attention")))).collect();
+            part.entry("attn_type_list").or_insert(softmax);
+            part.remove("layer_types");
+        }
+        _ => {}
+    }
+}
+
+/// DeepSeek-V4's ratios of compression, one a layer, from the kinds of layers and a ratio for each kind.
+fn ratios(part: &mut Map<String, Value>) {
+    let Some(kinds) = part.get("layer_types").and_then(Value::as_array) else { return };
+    let compressed = |kind: &Value| {
+        kind.as_str().is_some_and(|kind| {
+            kind.ends_with("compressed_attention") || kind.ends_with("compressed_sparse_attention")
+        })
+    };
+    if part.contains_key("compress_ratios") || !kinds.iter().any(compressed) {
+        return;
+    }
+    let rates = part.get("compress_rates");
+    let rate = |kind: &Value| match (kind.as_str().and_then(|kind| rates?.get(kind)), kind.as_str()) {
+        (Some(rate), _) => rate.clone(),
+        (None, Some("compressed_sparse_attention")) => 4.into(),
+        (None, Some("heavily_compressed_attention")) => 128.into(),
+        (None, Some("sliding_attention")) => 0.into(),
+        (None, _) => kind.clone(),
+    };
+    let ratios = kinds.iter().map(rate).collect();
+    part.insert("compress_ratios".to_owned(), ratios);
+    part.remove("layer_types");
+}
+
+/// MiniMax-M3's index of blocks.
+fn block_index(part: &mut Map<String, Value>) {
+    let Some(kinds) = part.get("layer_types").and_then(Value::as_array) else { return };
+    let sparse: Vec<Value> =
+        kinds.iter().map(|kind| u64::from(kind.as_str() == Some("minimax_m3_sparse")).into()).collect();
+    if part.contains_key("sparse_attention_config") || !sparse.contains(&1.into()) {
+        return;
+    }
+    let of = |key: &str| part.get(key).cloned().unwrap_or_default();
+    let index = json!({
+        "sparse_num_index_heads": of("index_n_heads"), "sparse_index_dim": of("index_head_dim"),
+        "sparse_topk_blocks": of("index_topk_blocks"), "sparse_block_size": of("index_block_size"),
+        "sparse_attention_freq": sparse,
+    });
+    part.insert("sparse_attention_config".to_owned(), index);
+}
+
+/// Dimensions of Kimi's delta attention, and of Ling 3's, whose gate has full rank in transformers.
+fn delta_attention(part: &mut Map<String, Value>) {
+    if part.contains_key("linear_attn_config") || !part.contains_key("linear_num_heads") {
+        return;
+    }
+    let of = |key: &str| part.get(key).cloned().unwrap_or_default();
+    if part.contains_key("layer_group_size") {
+        let width = of("linear_head_dim");
+        part.insert("head_dim".to_owned(), width);
+        part.entry("no_kda_lora").or_insert(true.into());
+        return;
+    }
+    let linear = json!({
+        "num_heads": of("linear_num_heads"), "head_dim": of("linear_head_dim"),
+        "short_conv_kernel_size": of("linear_conv_kernel_dim"),
+    });
+    part.insert("linear_attn_config".to_owned(), linear);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use serde_json::Value;
+
+    /// Pairs of a maker's config and what transformers saves for it, of changed dimensions.
+    const PAIRS: &str = include_str!("../../../tests/data/saved.jsonl");
+
+    #[test]
+    fn saved_configs_are_the_makers_models() {
+        for line in PAIRS.lines() {
+            let pair: Value = serde_json::from_str(line).unwrap();
+            let read = |form: &str| parse("m", form, &pair[form].to_string()).unwrap();
+            let [maker, saved] = ["maker", "saved"].map(read);
+            let name = &pair["maker"]["model_type"];
+            assert_eq!(saved.parameters(), maker.parameters(), "{name}");
+            assert_eq!(saved.layers, maker.layers, "{name}");
+            assert_eq!((saved.tied, saved.vocab), (maker.tied, maker.vocab), "{name}");
+        }
+        assert!(PAIRS.lines().count() >= 12);
+    }
+}
