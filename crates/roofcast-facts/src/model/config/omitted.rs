@@ -7,7 +7,7 @@ use super::architecture::{Architecture, architecture};
 use crate::model::keys::text_part;
 use serde_json::{Map, Value};
 
-/// Names of one thing: a file that has one of them omits none of the others.
+/// Groups of names for the same number: a file that has one name of a group omits none of the others.
 const SYNONYMS: [&[&str]; 11] = [
     &["num_hidden_layers", "n_layer", "num_layers", "n_layers"],
     &["num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"],
@@ -90,8 +90,8 @@ const MIXER_KEYS: [&str; 9] = [
     "use_sliding_window",
 ];
 
-/// Key that tells the two architectures of one `model_type` apart: Ling 2.5, whose linear attention has no
-/// convolution, has the type of Ling 3 and another class.
+/// Key, and a class of its `model_type` that has no such part: the linear attention of Ling 2.5 has the type of Ling 3's
+/// and no convolution.
 const OF_ONE_CLASS: (&str, &str) = ("short_conv_kernel_size", "BailingMoeV2_5ForCausalLM");
 
 /// Fills in the keys that `config` omits, and returns their names.
