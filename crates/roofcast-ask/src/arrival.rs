@@ -47,7 +47,7 @@ pub struct NamedAdapters {
     pub most: usize,
 }
 
-/// A request that has generated all its output tokens.
+/// A request that has generated all its output tokens, or ended with an error.
 #[derive(Debug, Clone, Copy)]
 pub struct Departure {
     /// The request as it arrived.
@@ -61,4 +61,6 @@ pub struct Departure {
     /// Sequence id in the replica that served the request, for a replica that keeps the KV cache until another one
     /// fetches it.
     pub id: SequenceId,
+    /// True if the engine ended the request with an error.
+    pub failed: bool,
 }

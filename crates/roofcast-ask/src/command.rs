@@ -322,7 +322,7 @@ mod tests {
         let text = "llama-server -hf unsloth/Qwen3-8B-GGUF:Q4_K_M -c 32768 -np 8 -ngl 99 -fa on -ctk q8_0 -ctv q8_0 --jinja \
                     --port 8080";
         let expected = "model.name = \"unsloth/Qwen3-8B-GGUF:Q4_K_M\"\nprecision.kv = \"q8_0\"\n\
-                        engine.name = \"llama.cpp\"\nengine.max_num_seqs = 8\nengine.max_model_len = 4096";
+                        engine.name = \"llama.cpp\"\nengine.max_num_seqs = 8\nengine.n_ctx = 32768";
         assert_eq!(spec(text), expected.parse().unwrap());
         let image = format!(
             "docker run --gpus all ghcr.io/ggml-org/llama.cpp:server-cuda {}",
@@ -330,7 +330,12 @@ mod tests {
         );
         assert_eq!(spec(&image), expected.parse().unwrap());
         let unified = spec("llama-server -m m.gguf -c 32768 -np 8 -kvu -ts 3,1");
-        assert_eq!(unified["engine"]["max_model_len"], 32_768.into());
+        assert_eq!(unified["engine"]["n_ctx"], 32_768.into());
+        assert_eq!(unified["engine"]["kv_unified"], true.into());
+        let flags = spec("llama-server -m m.gguf -c 0 -np -1 --no-kv-unified -ub 1024 --swa-full -fa off");
+        let expected = "name = \"llama.cpp\"\nkv_unified = false\nn_ubatch = 1024\nswa_full = true\n\
+                        attention_backend = \"naive\"";
+        assert_eq!(flags["engine"], toml::Value::Table(expected.parse().unwrap()));
         assert_eq!(unified["parallelism"]["pp"], 2.into());
         let part = read("llama-server -m m.gguf -ngl 20").unwrap();
         assert!(part.notes[0].contains("-ngl 20"), "{:?}", part.notes);
@@ -426,6 +431,7 @@ mod tests {
             "cache_k",
             "cache_v",
             "unified",
+            "flash",
             "tensor_split",
             "split_mode",
         ];

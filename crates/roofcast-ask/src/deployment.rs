@@ -11,6 +11,7 @@ mod formats;
 mod pages;
 mod sequences;
 mod shard;
+mod states;
 mod utilization;
 
 pub use defaults::batch as batch_defaults;
@@ -20,7 +21,7 @@ use crate::engine_settings::EngineSettings;
 use crate::parallelism::{Parallelism, RequestedParallelism};
 use crate::quantized_kernel;
 use crate::spec::{
-    AttentionBackend, Convention, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec, StateDtype,
+    AttentionBackend, Convention, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec,
 };
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::catalog::acceptance;
@@ -215,7 +216,7 @@ impl Deployment {
             None => accelerator,
         };
         let memory_used = memory_used(&accelerator, options.memory_used_gib)?;
-        let model = with_states(model, options.engine.mamba_ssm_dtype.unwrap_or_default())?;
+        let model = states::stored(model, &options.engine)?;
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
@@ -364,7 +365,7 @@ impl Deployment {
     /// Longest sequence in tokens that is served: the smaller of the model's and the engine's bound; `None` without
     /// bounds.
     pub fn longest(&self) -> Option<u64> {
-        [self.model.max_context, self.engine.max_model_len].into_iter().flatten().min()
+        [self.model.max_context, self.engine.longest()].into_iter().flatten().min()
     }
 
     /// Sequences that one replica runs at one time. In vLLM each data-parallel rank is an engine with its own
@@ -426,15 +427,4 @@ fn memory_used(accelerator: &Accelerator, gib: Option<f64>) -> Result<Bytes> {
         return Err(Error::field("hardware", "memory_used_gib", gib, accepted));
     }
     Ok(Bytes::from_f64(gib * unit))
-}
-
-/// Returns `model` with recurrent states in `dtype`.
-fn with_states(model: Arc<Model>, dtype: StateDtype) -> Result<Arc<Model>> {
-    let Some(bytes) = dtype.bytes() else { return Ok(model) };
-    let mut other = Model::clone(&model);
-    if !other.set_state_element(bytes) {
-        let accepted = format!("omitted: {} keeps no recurrent state whose dtype is chosen", model.name);
-        return Err(Error::field("engine", "mamba_ssm_dtype", dtype.name(), accepted));
-    }
-    Ok(Arc::new(other))
 }

@@ -2,11 +2,13 @@
 //!
 //! Knows: the defaults of absent keys. Defaults that depend on the memory are provided by [`crate::deployment`]. Code that uses a deployment reads these settings, never the spec.
 
+mod llama_cpp;
 mod lora;
 mod own;
 mod profile;
 mod tier;
 
+pub(crate) use llama_cpp::{CELLS, MICRO_BATCH, Slots};
 pub use lora::LoraSettings;
 pub use own::{Own, SglangSettings, StatePool, VllmSettings};
 pub use profile::Profile;
@@ -116,6 +118,9 @@ pub struct EngineSettings {
     /// LoRA adapters; `None` if none are served.
     #[serde(skip)]
     pub lora: Option<LoraSettings>,
+    /// Slots of llama.cpp's server; other engines do not read them.
+    #[serde(skip)]
+    pub(crate) slots: Slots,
     /// SGLang's pool of recurrent states.
     #[serde(skip)]
     pub states: StatePool,
@@ -158,6 +163,9 @@ impl EngineSettings {
             Some(v) if v == 0 || v > most => Err(Error::field("engine", field, v, format!("1 to {most}"))),
             other => Ok(other.unwrap_or(default)),
         };
+        if spec.kind() == EngineKind::LlamaCpp {
+            Slots::check(spec)?;
+        }
         let utilization = spec.gpu_memory_utilization.unwrap_or(defaults.gpu_memory_utilization);
         if !(utilization > 0.0 && utilization <= 1.0) {
             return Err(Error::field("engine", "gpu_memory_utilization", utilization, "above 0, at most 1"));
@@ -202,6 +210,7 @@ impl EngineSettings {
             host_tier: HostTierSettings::of(spec),
             mm_encoder_tp_mode: spec.vllm.mm_encoder_tp_mode.unwrap_or_default(),
             lora: LoraSettings::of(spec)?,
+            slots: Slots::of(spec),
             states: StatePool::of(spec),
             requested: Requested {
                 max_num_seqs: spec.max_num_seqs,
@@ -252,6 +261,13 @@ impl EngineSettings {
             Some(HostTierSettings::HiCache(settings)) => Some(settings),
             _ => None,
         }
+    }
+
+    /// Longest sequence in tokens that the spec sets: by its own key, or by the context of llama.cpp's slots.
+    pub fn longest(&self) -> Option<u64> {
+        let slot = self.slots.n_ctx.filter(|_| self.kind() == EngineKind::LlamaCpp);
+        let slot = slot.map(|n_ctx| self.slots.slot_context(n_ctx));
+        [self.max_model_len, slot].into_iter().flatten().min()
     }
 
     /// Kind of the engine.

@@ -25,7 +25,7 @@ pub use fleet::{
     AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec,
 };
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
-pub use own::{SglangSpec, TensorrtLlmSpec, VllmSpec};
+pub use own::{LlamaCppSpec, SglangSpec, TensorrtLlmSpec, VllmSpec};
 pub use release::{EngineKind, Release};
 pub use scheduling::{
     CostKind, EncoderTpMode, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, QueuePolicy,
@@ -217,6 +217,9 @@ pub struct EngineSpec {
     /// Keys that only TensorRT-LLM has.
     #[serde(rename = "tensorrt-llm")]
     pub tensorrt_llm: TensorrtLlmSpec,
+    /// Keys that only llama.cpp has.
+    #[serde(rename = "llama-cpp")]
+    pub llama_cpp: LlamaCppSpec,
     /// Keys that stand in `[engine]` although another engine than the spec's has them.
     #[serde(skip)]
     pub foreign: Vec<&'static SpecKey>,
@@ -285,6 +288,9 @@ impl EngineSpec {
         if !self.counts(EngineKind::TensorrtLlm) {
             own.tensorrt_llm = TensorrtLlmSpec::default();
         }
+        if !self.counts(EngineKind::LlamaCpp) {
+            own.llama_cpp = LlamaCppSpec::default();
+        }
         own
     }
 
@@ -292,7 +298,8 @@ impl EngineSpec {
     pub(crate) fn misplaced(&self) -> Option<&'static SpecKey> {
         let own = self.own();
         let in_engine = (self.reservation != ReservationKind::default()).then_some("reservation");
-        let set = [own.vllm.set(), own.sglang.set(), own.tensorrt_llm.set()].into_iter().flatten();
+        let sections = [own.vllm.set(), own.sglang.set(), own.tensorrt_llm.set(), own.llama_cpp.set()];
+        let set = sections.into_iter().flatten();
         let set = set.chain(in_engine).filter_map(|name| keys::at(&format!("engine.{name}")));
         let lacks =
             |key: &&SpecKey| !key.schedulers.is_empty() && !key.schedulers.contains(&self.scheduler());

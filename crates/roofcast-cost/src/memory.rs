@@ -19,6 +19,7 @@ mod vllm;
 
 pub use host::host_tier;
 pub use host::load_rate;
+pub use llama_cpp::{Pool, pool};
 pub use pages::PagePool;
 pub use start::{Refusal, Start, start, starts};
 
@@ -63,7 +64,8 @@ pub struct Rank {
     pub activation_bytes: Bytes,
     /// Bytes of runtime and communication buffers.
     pub runtime_bytes: Bytes,
-    /// Bytes of SGLang's pool of recurrent states; 0 for other engines, which page states with the KV cache.
+    /// Bytes of recurrent states in memory of their own: SGLang's pool, and llama.cpp's slots; 0 for other engines,
+    /// which page states with the KV cache.
     pub state_bytes: Bytes,
     /// Bytes that no other process occupies when the engine starts.
     pub free_bytes: Bytes,
@@ -113,11 +115,12 @@ pub fn ranks(deployment: &Deployment) -> Vec<Rank> {
 }
 
 fn rank(deployment: &Deployment, stage: usize) -> Rank {
+    if llama_cpp::serves(deployment) {
+        return llama_cpp::rank(deployment, stage);
+    }
     let draft = deployment.draft.as_ref().and_then(|d| d.stages.get(stage));
-    let on_host =
-        if llama_cpp::serves(deployment) { llama_cpp::on_host(deployment, stage) } else { Bytes::ZERO };
-    let held = deployment.stages[stage].weight_bytes.saturating_sub(on_host);
-    let weight_bytes = held + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
+    let weight_bytes =
+        deployment.stages[stage].weight_bytes + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
     let (activation_bytes, runtime_bytes) = beside_weights(deployment);
     let adapter_bytes = vllm::adapters(deployment, stage);
     let taken = weight_bytes + adapter_bytes.unwrap_or_default() + activation_bytes + runtime_bytes;
@@ -186,7 +189,6 @@ fn beside_weights(deployment: &Deployment) -> (Bytes, Bytes) {
         }
         // SGLang's fraction excludes activations and graphs from the budget.
         EngineKind::Sglang => (Bytes::ZERO, vllm::not_torch()),
-        EngineKind::LlamaCpp => (llama_cpp::buffer(deployment), runtime),
         _ => (activation_peak(deployment), runtime),
     }
 }
@@ -275,6 +277,9 @@ fn layer_width(deployment: &Deployment) -> u64 {
 
 /// Number of sequences of `context` tokens that fit in the KV room of one replica at one time.
 pub fn sequences(deployment: &Deployment, context: u64) -> u64 {
+    if llama_cpp::serves(deployment) {
+        return llama_cpp::sequences(deployment, context);
+    }
     let context = padded(deployment, context);
     let fit = ranks(deployment).into_iter().enumerate().map(|(stage, rank)| {
         let one = sequence_bytes(deployment, stage, context);
@@ -297,6 +302,9 @@ pub fn sequences(deployment: &Deployment, context: u64) -> u64 {
 pub fn tokens(deployment: &Deployment, context: u64) -> u64 {
     if deployment.ideal {
         return pooled_tokens(deployment, context);
+    }
+    if llama_cpp::serves(deployment) && deployment.engine.num_gpu_blocks.is_none() {
+        return llama_cpp::tokens(deployment, context);
     }
     let block = deployment.engine.block_size;
     let fit = ranks(deployment).into_iter().enumerate().map(|(stage, rank)| {

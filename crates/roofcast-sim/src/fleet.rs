@@ -248,6 +248,11 @@ impl Fleet {
             if let Some(failures) = &mut self.failures {
                 failures.release(index, gone.arrival.number);
             }
+            if gone.failed {
+                self.results.lose(&gone.arrival, clock, true);
+                traffic.refused(gone.arrival.user, clock.picoseconds());
+                continue;
+            }
             self.results.finish(gone, clock, index);
             traffic.completed(gone.arrival.user, clock.picoseconds(), gone.arrival.output_segment);
         }
@@ -326,7 +331,7 @@ impl Fleet {
                 let lost = failures.lost(index);
                 if !failures.retry {
                     for (arrival, _) in &lost {
-                        self.results.lose(arrival, at);
+                        self.results.lose(arrival, at, false);
                         traffic.refused(arrival.user, at.picoseconds());
                     }
                     return;

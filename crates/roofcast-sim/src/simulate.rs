@@ -16,9 +16,8 @@ pub(crate) use crate::fleet::results::OfferedLoad;
 use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Admission, Fleet, KvEvents, Oracle, QueueOrder};
 use crate::scheduler::config::PrefixCaching;
-use crate::timeline::Timeline;
 use crate::timeline::series::{Series, SeriesPoint};
-use crate::timeline::trace::EventTrace;
+use crate::timeline::{Timeline, trace::EventTrace};
 pub use adapters::AdapterUse;
 pub use beside::{TpotComparison, TpotVerdict};
 pub use classes::ClassResults;
@@ -70,6 +69,8 @@ pub struct Simulation {
     pub refused: u64,
     /// Number of requests that were rejected because the queue was too long.
     pub rejected: u64,
+    /// Number of running requests that ended with an error because llama.cpp's shared KV cache overflowed.
+    pub overflowed: u64,
     /// Latencies and throughput as clients see them, by vLLM's keys.
     #[serde(flatten)]
     pub summary: RunSummary,

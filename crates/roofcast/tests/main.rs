@@ -81,6 +81,8 @@ mod sections;
 mod seeds;
 #[path = "suite/sglang.rs"]
 mod sglang;
+#[path = "suite/slots.rs"]
+mod slots;
 #[path = "suite/speculation.rs"]
 mod speculation;
 #[path = "suite/startup.rs"]

@@ -6,20 +6,26 @@ use roofcast_facts::error::Result;
 
 /// Smallest value of `-ngl` that is read as all layers.
 const ALL_LAYERS: i64 = 99;
-/// Number of slots of a server that is started without `-np`.
-const SLOTS: i64 = 4;
 
 pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
-    let slots = count(apart, "slots")?;
-    if let Some(slots) = slots {
+    // `-np -1` and `-c 0` are the defaults.
+    if last(apart, "slots").is_some_and(|given| given.value != "-1")
+        && let Some(slots) = count(apart, "slots")?
+    {
         command.set("engine.max_num_seqs", slots);
     }
-    let context = last(apart, "context").filter(|given| given.value != "0");
-    if context.is_some() {
-        let whole = count(apart, "context")?.unwrap_or(1);
-        let unified = apart.iter().any(|(name, _)| name == "unified");
-        let each = if unified { whole } else { whole / slots.unwrap_or(SLOTS) };
-        command.set("engine.max_model_len", each.max(1));
+    if last(apart, "context").is_some_and(|given| given.value != "0")
+        && let Some(context) = count(apart, "context")?
+    {
+        command.set("engine.n_ctx", context);
+    }
+    if let Some(given) = last(apart, "unified") {
+        command.set("engine.kv_unified", !given.flag.starts_with("--no-"));
+    }
+    if last(apart, "flash")
+        .is_some_and(|given| ["off", "0", "false", "disabled"].contains(&given.value.as_str()))
+    {
+        command.set("engine.attention_backend", "naive");
     }
     if let Some(given) = last(apart, "gpu_layers") {
         let all = ["all", "auto", "-1"].contains(&given.value.as_str());

@@ -10,6 +10,9 @@ use crate::spec::{EngineKind, EngineSpec};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::model::Model;
 
+/// Tokens of a batch (`-b`) and slots of llama.cpp's server, on every chip.
+const LLAMA_CPP: (u64, u64) = (2048, 4);
+
 /// Defaults of `engine` on `accelerator` for `model`.
 pub(super) fn of(
     engine: &EngineSpec,
@@ -27,11 +30,14 @@ pub(super) fn of(
 
 /// vLLM's default tokens and sequences of a step: 8192 and 1024 from 70 GiB of memory (since 0.28, 16,384 tokens from
 /// 160 GiB), else 2048 and 256 (`EngineArgs.get_batch_defaults`, vLLM 0.11 to 0.32). The A100 and chips that share
-/// the host's memory, for which NVML reports none, are exceptions: [`Accelerator::vllm_small_batches`]. SGLang has
-/// separate defaults; for other engines no chip is an exception.
+/// the host's memory, for which NVML reports none, are exceptions: [`Accelerator::vllm_small_batches`]. SGLang and
+/// llama.cpp have separate defaults; for other engines no chip is an exception.
 pub fn batch(engine: &EngineSpec, accelerator: &Accelerator) -> (u64, u64) {
     if engine.kind() == EngineKind::Sglang {
         return utilization::sglang_batch(engine, accelerator);
+    }
+    if engine.kind() == EngineKind::LlamaCpp {
+        return LLAMA_CPP;
     }
     let vllm = engine.kind() == EngineKind::Vllm;
     let gib = if vllm && accelerator.vllm_small_batches { 0 } else { accelerator.usable_bytes.0 >> 30 };

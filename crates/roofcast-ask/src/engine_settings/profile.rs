@@ -43,8 +43,8 @@ pub struct Profile {
     /// Rule by which a request gets its data-parallel rank if each rank is an engine; `None` if ranks are scheduled as
     /// one.
     pub balance: Option<Balance>,
-    /// True if each request gets an equal part of the cache, as in llama.cpp's slots.
-    pub shares_cache_by_slots: bool,
+    /// True if each request gets a slot of the cache, as in llama.cpp.
+    pub has_slots: bool,
     /// Supported layouts of the KV cache in memory.
     pub layouts: &'static [KvLayout],
 }
@@ -126,7 +126,7 @@ impl Profile {
             bounds_sequences: true,
             divides_budget: false,
             balance: None,
-            shares_cache_by_slots: false,
+            has_slots: false,
             layouts: &[KvLayout::Paged, KvLayout::Flashinfer],
         }
     }
@@ -247,7 +247,7 @@ fn llama_cpp() -> Profile {
         max_num_batched_tokens: Some(2048),
         max_num_seqs: Some(4),
         reservation: Reservation::Max,
-        shares_cache_by_slots: true,
+        has_slots: true,
         layouts: &[KvLayout::Contiguous],
         ..Profile::chunked()
     }

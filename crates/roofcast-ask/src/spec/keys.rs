@@ -56,7 +56,7 @@ impl SpecKey {
     /// The only engine that has the key, in whose section of `[engine]` it stands; `None` for other keys.
     pub(crate) fn owner(&self) -> Option<EngineKind> {
         let (section, _) = self.path.strip_prefix("engine.")?.split_once('.')?;
-        Some(EngineKind::of(section)).filter(|kind| *kind != EngineKind::Other)
+        Some(EngineKind::of_section(section)).filter(|kind| *kind != EngineKind::Other)
     }
 
     /// The path at which flags set the key. A key that one engine has is set in `[engine]`, so that it is refused
@@ -89,7 +89,7 @@ pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 27] = [
+const SECTIONS: [(&str, &str); 28] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -100,6 +100,10 @@ const SECTIONS: [(&str, &str); 27] = [
     ("engine.vllm", "Keys that only vLLM has; other engines ignore them."),
     ("engine.sglang", "Keys that only SGLang has; other engines ignore them."),
     ("engine.tensorrt-llm", "Keys that only TensorRT-LLM has; other engines ignore them."),
+    (
+        "engine.llama-cpp",
+        "Keys that only llama.cpp has, by the flags of llama-server; other engines ignore them.",
+    ),
     ("engine.length_prediction", "How well policy \"sjf\" knows an output's length."),
     ("workload", "The traffic; lengths are tokens."),
     ("workload.arrivals", "When requests come."),
@@ -141,6 +145,7 @@ of_schedulers! {
     vllm_v0: VllmV0;
     sglang: Sglang;
     tensorrt_llm: TensorrtLlm TensorrtLlmMaxUtilization;
+    llama_cpp: LlamaCpp;
     reserving: Orca Static;
 }
 
@@ -280,6 +285,10 @@ keys! {
     tensorrt_llm("engine.tensorrt-llm.disable_overlap_scheduler", "disable-overlap-scheduler", Switch, "whether TensorRT-LLM schedules a step only after the previous one, without overlap [default: false]"),
     tensorrt_llm("engine.tensorrt-llm.attention_dp_enable_balance", "attention-dp-enable-balance", Switch, "whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"),
     tensorrt_llm("engine.tensorrt-llm.attention_dp_time_out_iters", "attention-dp-time-out-iters", Whole, "most steps that attention_dp_enable_balance holds prompts [default: 50]"),
+    llama_cpp("engine.llama-cpp.n_ctx", "ctx-size", Whole, "cells of llama.cpp's KV cache, which slots share or divide: -c [default: the model's context, or less if the memory is too small]"),
+    llama_cpp("engine.llama-cpp.kv_unified", "kv-unified", Switch, "whether llama.cpp's slots share one cache, instead of equal parts: -kvu [default: true unless max_num_seqs is set]"),
+    llama_cpp("engine.llama-cpp.n_ubatch", "ubatch-size", Whole, "llama.cpp's prompt tokens of a micro-batch: -ub [default: 512]"),
+    llama_cpp("engine.llama-cpp.swa_full", "swa-full", Switch, "whether llama.cpp's layers with a sliding window keep the whole context: --swa-full [default: false]"),
     key("workload.preset", "workload", Word, "published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"),
     key("workload.requests", "requests", Whole, "requests of a run [default: 1000 in a file, 10000 in the load of simulate, all of a trace; of bench 10 a user, at least 100]"),
     key("workload.seed", "seed", Whole, "seed of every draw [default: 0]"),

@@ -1,4 +1,5 @@
-//! Keys that only one engine has: the sections `[engine.vllm]`, `[engine.sglang]` and `[engine.tensorrt-llm]`.
+//! Keys that only one engine has: the sections `[engine.vllm]`, `[engine.sglang]`,
+//! `[engine.tensorrt-llm]` and `[engine.llama-cpp]`.
 //!
 //! Knows: the fields of the sections, and which of them are set. [`super::keys`] knows the schedulers of each key.
 
@@ -142,5 +143,19 @@ section! {
         attention_dp_enable_balance: Option<bool>,
         #[doc = about!("engine.tensorrt-llm.attention_dp_time_out_iters")]
         attention_dp_time_out_iters: Option<u64>,
+    }
+}
+
+section! {
+    /// `[engine.llama-cpp]`: keys that only llama.cpp has.
+    LlamaCppSpec {
+        #[doc = about!("engine.llama-cpp.n_ctx")]
+        n_ctx: Option<u64>,
+        #[doc = about!("engine.llama-cpp.kv_unified")]
+        kv_unified: Option<bool>,
+        #[doc = about!("engine.llama-cpp.n_ubatch")]
+        n_ubatch: Option<u64>,
+        #[doc = about!("engine.llama-cpp.swa_full")]
+        swa_full: Option<bool>,
     }
 }

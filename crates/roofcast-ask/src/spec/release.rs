@@ -50,6 +50,20 @@ impl EngineKind {
         EngineKind::NAMED.into_iter().find(|kind| kind.name() == name).unwrap_or(EngineKind::Other)
     }
 
+    /// The engine whose keys stand in the section `engine.NAME` of a spec.
+    pub(super) fn of_section(name: &str) -> EngineKind {
+        EngineKind::NAMED.into_iter().find(|kind| kind.section() == name).unwrap_or(EngineKind::Other)
+    }
+
+    /// Name of the section of `[engine]` with the engine's own keys. Paths of keys are divided at points, so that the
+    /// section of llama.cpp is spelled with a dash.
+    pub(super) fn section(self) -> &'static str {
+        match self {
+            EngineKind::LlamaCpp => "llama-cpp",
+            other => other.name(),
+        }
+    }
+
     /// Name of the engine in a spec.
     pub fn name(self) -> &'static str {
         match self {
@@ -69,7 +83,7 @@ impl EngineKind {
             EngineKind::Vllm => Some(["0.8.0", "0.33.0"]),
             EngineKind::Sglang => Some(["0.4.2", "0.5.23"]),
             EngineKind::TensorrtLlm => Some(["1.0.0", "1.3.0rc23"]),
-            EngineKind::LlamaCpp => Some(["b3000", "b11434"]),
+            EngineKind::LlamaCpp => Some(["b3000", "b11549"]),
             EngineKind::Transformers | EngineKind::Other => None,
         }
     }

@@ -64,7 +64,10 @@ impl<'i> Node for Spanned<de::DeValue<'i>> {
 /// Spells the names of the engines' sections as [`KEYS`] does, as in `tensorrt-llm` for `trtllm`.
 pub(super) fn spell<V: Node>(spec: &mut Map<V::Key, V>) {
     let Some(engine) = spec.get_mut("engine").and_then(V::table) else { return };
-    let named = |name: &str| Some((name.to_owned(), EngineKind::spelled(name).filter(|own| *own != name)?));
+    let named = |name: &str| {
+        let section = EngineKind::of(EngineKind::spelled(name)?).section();
+        (section != name).then(|| (name.to_owned(), section))
+    };
     let other: Vec<(String, &str)> = engine.keys().filter_map(|key| named(key.borrow())).collect();
     for (name, own) in other {
         // Two spellings of one section are left, so that the second is refused as unknown.
@@ -86,7 +89,7 @@ pub(super) fn nest<V: Node>(place: &str, spec: &mut Map<V::Key, V>) -> Result<Ve
     let Some(engine) = spec.get_mut("engine").and_then(V::table) else { return Ok(moved) };
     for key in KEYS {
         let Some(owner) = key.owner().filter(|_| engine.contains_key(key.name())) else { continue };
-        let section = engine.entry(V::key(owner.name())).or_insert_with(V::empty);
+        let section = engine.entry(V::key(owner.section())).or_insert_with(V::empty);
         // A section that is no table is refused when the table is parsed.
         let Some(section) = section.table() else { continue };
         if section.contains_key(key.name()) {
@@ -94,7 +97,7 @@ pub(super) fn nest<V: Node>(place: &str, spec: &mut Map<V::Key, V>) -> Result<Ve
             return Err(Error::field(place, key.path, found, "one of the two"));
         }
         let Some((name, value)) = engine.remove_entry(key.name()) else { continue };
-        if let Some(section) = engine.get_mut(owner.name()).and_then(V::table) {
+        if let Some(section) = engine.get_mut(owner.section()).and_then(V::table) {
             section.insert(name, value);
         }
         moved.push(key);

@@ -337,7 +337,9 @@ pub fn path(name: &str) -> Option<String> {
     }
     // The section of an engine in another spelling, as in `engine.trtllm`.
     let own = name.strip_prefix("engine.").and_then(|rest| rest.split_once('.'));
-    let own = own.and_then(|(section, key)| Some(format!("engine.{}.{key}", EngineKind::spelled(section)?)));
+    let own = own.and_then(|(section, key)| {
+        Some(format!("engine.{}.{key}", EngineKind::of(EngineKind::spelled(section)?).section()))
+    });
     Some(own.unwrap_or_else(|| name.to_owned()))
 }
 

@@ -14,7 +14,7 @@ impl Scenario {
     /// without a number serves up to the model's maximum, as does an engine that shares its accelerator with other
     /// processes.
     pub(crate) fn start(&self, deployment: &Deployment) -> Option<Start> {
-        let longest = deployment.engine.max_model_len;
+        let longest = deployment.engine.longest();
         let shares = deployment.memory_used > Bytes::ZERO;
         let longest = longest.or_else(|| deployment.longest().filter(|_| self.runs.is_some() || shares))?;
         let start = memory::start(deployment, longest);

@@ -5,7 +5,7 @@
 //! for the cache. Figures are per engine: data-parallel ranks and replicas each have their own.
 
 use super::pages::PagePool;
-use super::{Rank, beside_weights, budget, padded, ranks, running, sequence_bytes, share};
+use super::{Rank, beside_weights, budget, llama_cpp, padded, ranks, running, sequence_bytes, share};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::EngineKind;
 use roofcast_facts::error::{Error, Result};
@@ -69,6 +69,9 @@ impl Refusal {
             )
         } else if self.short_by_bytes > Bytes::ZERO {
             format!("weights and activations alone are {} more than it may take", gib(self.short_by_bytes))
+        } else if engine == EngineKind::LlamaCpp.name() {
+            let (needed, available) = (gib(self.needed_bytes), gib(self.available_bytes));
+            format!("its KV cache needs {needed} an accelerator, {available} are there")
         } else {
             format!(
                 "one request of {max_model_len} tokens needs {} of KV cache an accelerator, {} are there",
@@ -76,8 +79,9 @@ impl Refusal {
                 gib(self.available_bytes)
             )
         };
+        let length = if engine == EngineKind::LlamaCpp.name() { "n_ctx" } else { "max_model_len" };
         let would = [
-            (self.longest > 0).then(|| format!("max_model_len up to {}", self.longest)),
+            (self.longest > 0).then(|| format!("{length} up to {}", self.longest)),
             self.gpu_memory_utilization.map(|share| {
                 let bound = if asks_too_much { "up to" } else { "from" };
                 format!("gpu_memory_utilization {bound} {share}")
@@ -102,7 +106,8 @@ impl Refusal {
 /// Fails with [`Error::WillNotStart`].
 pub fn starts(deployment: &Deployment) -> Result<()> {
     let engine = &deployment.engine;
-    let asked = engine.max_model_len.filter(|_| engine.num_gpu_blocks.is_none());
+    let slots = llama_cpp::pool(deployment).map(|pool| pool.slot_context);
+    let asked = engine.max_model_len.or(slots).filter(|_| engine.num_gpu_blocks.is_none());
     let finds_less = ranks(deployment).iter().any(|rank| rank.beyond_free() > Bytes::ZERO);
     let Some(asked) = asked.or(finds_less.then_some(1)) else { return Ok(()) };
     match start(deployment, asked) {
@@ -141,6 +146,9 @@ impl Room {
 
 /// Start-up report of `deployment`. `context` is the longest request in tokens if neither spec nor model states one.
 pub fn start(deployment: &Deployment, context: u64) -> Start {
+    if let Some(pool) = llama_cpp::pool(deployment) {
+        return llama_cpp::start(deployment, pool);
+    }
     let longest = deployment.longest().unwrap_or(context).max(1);
     let paged =
         deployment.engine.kind() == EngineKind::Vllm && !deployment.ideal && deployment.draft.is_none();

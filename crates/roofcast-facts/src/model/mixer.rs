@@ -159,6 +159,18 @@ impl Mixer {
         true
     }
 
+    /// Sets 32 bits for every value of the recurrent state.
+    pub fn set_singles(&mut self) {
+        self.set_state_element(4);
+        match self {
+            Mixer::GatedDelta(d) => d.conv_element = 4,
+            Mixer::Mamba2(m) | Mixer::Both(_, m) => m.conv_element = 4,
+            Mixer::Kda(k) => k.conv_element = 4,
+            Mixer::ShortConv(c) => c.element = 4,
+            _ => {}
+        }
+    }
+
     /// Bytes of the state that a sequence keeps, whatever its length and the KV format.
     pub(crate) fn state_bytes(&self) -> u128 {
         self.state().map_or(0, |s| s.bytes)

@@ -11,7 +11,7 @@ use super::exchange;
 use super::nodes::{self, Names};
 use line::{CommandLine, quoted};
 use roofcast_ask::deployment::Deployment;
-use roofcast_ask::engine_settings::{LoraSettings, Profile};
+use roofcast_ask::engine_settings::{LoraSettings, MICRO_BATCH, Profile};
 use roofcast_ask::spec::{EngineKind, QueuePolicy, SchedulerKind};
 use roofcast_cost::memory;
 use roofcast_facts::model::Checkpoint;
@@ -419,12 +419,25 @@ fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
     if !caches.contains(&d.kv.name) {
         return Err(format!("it keeps no {} KV cache", d.kv.name));
     }
-    let own = Profile::of(d.engine.scheduler).max_num_seqs;
-    let seqs = d.engine.requested.max_num_seqs.or(own).unwrap_or(d.engine.max_num_seqs);
-    let context = d.longest().unwrap_or(4096).min(memory::tokens(d, 4096) / seqs.max(1));
+    let Some(pool) = memory::pool(d) else {
+        return Err("llama.cpp sizes its cache by -c, not by blocks or bytes".into());
+    };
+    let slots = &d.engine.slots;
     let mut line = CommandLine::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);
-    line.set("-np", seqs);
-    line.set("-c", context * seqs);
+    line.set("-np", slots.count);
+    line.set("-c", pool.cells);
+    if pool.unified {
+        line.flag("-kvu");
+    }
+    if let Some(tokens) = d.engine.requested.max_num_batched_tokens {
+        line.set("-b", tokens);
+    }
+    if slots.n_ubatch != MICRO_BATCH {
+        line.set("-ub", slots.n_ubatch);
+    }
+    if slots.swa_full {
+        line.flag("--swa-full");
+    }
     if d.parallelism.tp > 1 {
         line.set("-sm", "row");
     }

@@ -218,7 +218,7 @@ fn missed_by(requests: u64, summary: &RunSummary, slo: &Slo, ended_early: bool) 
 /// True if `run` sustained its load: its queue did not grow and, unless the SLO is a goodput, at most one hundredth of
 /// the requests was refused.
 pub(super) fn carried(run: &Simulation, slo: &Slo) -> bool {
-    let refused = run.refused + run.rejected;
+    let refused = run.refused + run.rejected + run.overflowed;
     grows(run).is_none() && (slo.goodput.is_some() || refused * 100 <= run.requests)
 }
 

@@ -287,6 +287,7 @@ impl Blocks {
                 preemptions: life.preemptions,
                 cached: life.cached,
                 id: 0,
+                failed: false,
             });
             self.leaving.push(id);
             self.mark(id, if self.scheduler.was_preempted(id) { Mark::Dropped } else { Mark::Finished });

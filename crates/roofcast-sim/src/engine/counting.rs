@@ -299,6 +299,10 @@ impl<D: Decodes> Replica for Engine<D> {
             Some(decided) => decided,
             None => self.decide(),
         };
+        if !self.state.failed.is_empty() {
+            departed.append(&mut self.state.failed);
+            return true;
+        }
         if !decode && self.state.chunks.is_empty() {
             return false;
         }

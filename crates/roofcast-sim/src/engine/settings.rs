@@ -64,15 +64,24 @@ impl EngineConfig {
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
         let counted = profile.frees_windows && prefixes == PrefixCaching::Unknown && !by_block;
-        let (groups, room) = groups(deployment, counted, context.max(1));
+        let pool = memory::pool(deployment).filter(|_| profile.has_slots);
+        let (groups, room) = match pool {
+            Some(pool) => (Groups::one(block_size), pool.cells / block_size),
+            None => groups(deployment, counted, context.max(1)),
+        };
         let engines = ranks.map_or(1, |ranks| ranks.count);
         memory::starts(deployment)?;
         let blocks = usable_blocks(spec, &profile, room / engines)?;
         let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
         let max_num_seqs = seats(deployment, &profile, engines)?;
-        let slotted = profile.shares_cache_by_slots && spec.max_model_len.is_none();
-        let max_model_len = if slotted { longest.min(kv_tokens / max_num_seqs) } else { longest };
+        let max_model_len = match pool {
+            Some(pool) => pool.slot_context,
+            None if profile.has_slots && spec.max_model_len.is_none() => {
+                longest.min(kv_tokens / max_num_seqs)
+            }
+            None => longest,
+        };
         // Ranks that are scheduled as one; each engine has one rank if ranks are engines.
         let attention_dp = deployment.parallelism.attention_dp / engines;
         let budget = budget(deployment, &profile, engines);
@@ -106,6 +115,7 @@ impl EngineConfig {
             ranks,
             reservation: match own {
                 Own::Reserving(kind) => reserved(*kind),
+                _ if pool.is_some_and(|pool| pool.unified) => Reservation::Grow,
                 _ => profile.reservation,
             },
             preemption: match own {

@@ -1,18 +1,19 @@
 //! Results of a run as clients see them: request by request, or aggregated in bounded memory.
 
 mod first_wave;
+mod watched;
 
 use crate::fleet::flow::{self, Flow, Trend};
 use crate::tally::distribution::Distribution;
 pub use first_wave::FirstWave;
-use roofcast_ask::arrival::Arrival;
-use roofcast_ask::arrival::Departure;
-use roofcast_ask::spec::{Metric, Slo, SloBound};
+use roofcast_ask::arrival::{Arrival, Departure};
+use roofcast_ask::spec::{Metric, Slo};
 use roofcast_ask::summary::{RunSummary, Statistics};
 use roofcast_ask::workload::{Conversations, Request};
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::record::{Outcome, Record};
 use roofcast_facts::units::Picoseconds;
+use watched::Watched;
 
 /// Verdict on overload: did more requests arrive than could be served?
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
@@ -92,17 +93,6 @@ impl Sample {
     }
 }
 
-/// An SLO bound, and the number of requests that exceed it.
-#[derive(Debug, Clone)]
-struct Watched {
-    bound: SloBound,
-    most: Ticks,
-    /// Number of requests that exceed the bound.
-    beyond: u64,
-    /// Most requests that may exceed the bound before its percentile certainly does; set in runs that may end early.
-    tolerated: Option<u64>,
-}
-
 fn ticks(ms: f64) -> Ticks {
     Picoseconds::from_seconds(ms / 1e3).into()
 }
@@ -129,6 +119,8 @@ pub struct Results {
     pub(crate) rejected: u64,
     /// Number of requests that were lost with their replica.
     pub(crate) lost: u64,
+    /// Number of requests that ended with an error because a shared KV cache overflowed.
+    pub overflowed: u64,
     input: u64,
     output: u64,
     good: u64,
@@ -261,9 +253,12 @@ impl Results {
         self.fail(arrival, arrival.sent, Outcome::Refused, count);
     }
 
-    /// Counts a request that was lost at `at` with its replica.
-    pub(crate) fn lose(&mut self, arrival: &Arrival, at: Ticks) {
-        self.fail(arrival, at, Outcome::Disconnected, |results| &mut results.lost);
+    /// Counts a request that was lost at `at` with its replica, or as the cache that it shared `overflowed`.
+    pub(crate) fn lose(&mut self, arrival: &Arrival, at: Ticks, overflowed: bool) {
+        match overflowed {
+            true => self.fail(arrival, at, Outcome::Aborted, |results| &mut results.overflowed),
+            false => self.fail(arrival, at, Outcome::Disconnected, |results| &mut results.lost),
+        }
     }
 
     /// Counts a request that ends at `at` without an answer, by `count`.
@@ -284,7 +279,7 @@ impl Results {
 
     /// Number of requests that ended without an answer.
     fn failed(&self) -> u64 {
-        self.refused + self.rejected + self.lost
+        self.refused + self.rejected + self.lost + self.overflowed
     }
 
     /// Records a request that replica `replica` completed at `end`.

@@ -27,7 +27,7 @@ use cache::Cache;
 use decodes::{Decodes, Entry};
 use polling::AdmissionPolling;
 use queue::{Order, Queue};
-use roofcast_ask::arrival::{Arrival, SequenceId};
+use roofcast_ask::arrival::{Arrival, Departure, SequenceId};
 use roofcast_ask::workload::Prompt;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::slab::Slab;
@@ -131,6 +131,8 @@ pub struct State<D> {
     decoded: Ticks,
     joined: Vec<(Ticks, u64)>,
     transfers: kv_transfers::KvTransfers,
+    /// Requests that ended with an error, whose departures the engine has yet to report.
+    pub(crate) failed: Vec<Departure>,
 }
 
 impl<D: Decodes> State<D> {
@@ -160,6 +162,7 @@ impl<D: Decodes> State<D> {
             decoded: Ticks::ZERO,
             joined: Vec::new(),
             transfers: kv_transfers::KvTransfers::default(),
+            failed: Vec::new(),
             config,
         }
     }

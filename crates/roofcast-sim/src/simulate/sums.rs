@@ -72,6 +72,7 @@ pub(super) fn report(
         requests: fleet.results.judged,
         refused: fleet.results.refused,
         rejected: fleet.results.rejected,
+        overflowed: fleet.results.overflowed,
         activity: activity(&tallies),
         kv_cache: cache_use(config, serving, mean_tokens),
         time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),

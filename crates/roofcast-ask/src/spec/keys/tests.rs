@@ -22,6 +22,7 @@ fn every_key_of_a_spec_is_here() {
         "vllm",
         "sglang",
         "tensorrt-llm",
+        "llama-cpp",
     ];
     let sections = [
         "experts",
@@ -50,6 +51,7 @@ fn every_key_of_a_spec_is_here() {
         ("engine.vllm", ""),
         ("engine.sglang", ""),
         ("engine.tensorrt-llm", ""),
+        ("engine.llama-cpp", ""),
         ("workload", ""),
         ("workload.prefix", "length = 1\n"),
         ("workload.adapters", "count = 1\n"),

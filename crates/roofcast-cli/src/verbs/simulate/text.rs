@@ -16,11 +16,12 @@ use roofcast::workload::Workload;
 pub(super) fn people(about: &About, (spec, defaults): (&Spec, &[&str]), s: &Simulation) -> String {
     let mut text = about.title() + &asked(spec, defaults);
     if s.interrupted {
-        let ended = grouped(s.summary.completed + s.refused);
+        let ended = grouped(s.summary.completed + s.refused + s.overflowed);
         text += &format!("PARTIAL: interrupted after {ended} requests; all figures describe these\n\n");
     }
     if s.summary.completed == 0 {
         let why = match (s.refused, s.rejected) {
+            (0, 0) if s.overflowed > 0 => format!("all failed: {}", overflowed(s)),
             (0, 0) => "none had ended".to_owned(),
             (0, n) => format!("all {} were rejected: queue limit reached", grouped(n)),
             (n, 0) => format!("all {} were refused: longer than {}", grouped(n), longest(s)),
@@ -153,6 +154,7 @@ fn requests(s: &Simulation) -> String {
         0 => String::new(),
         n => format!(", {} rejected: queue limit reached", grouped(n)),
     };
+    let failed = if s.overflowed > 0 { format!(", {}", overflowed(s)) } else { String::new() };
     let whole = significant(s.summary.request_throughput());
     let arriving = Some(significant(answered_per_s(s))).filter(|rate| *rate != whole);
     let rate =
@@ -161,9 +163,19 @@ fn requests(s: &Simulation) -> String {
     let drain =
         drain_s(s).map_or(String::new(), |d| format!(", the last {} after the last arrival", significant(d)));
     format!(
-        "{} in {} s{drain}: {rate}{good}{refused}{rejected}",
+        "{} in {} s{drain}: {rate}{good}{refused}{rejected}{failed}",
         grouped(s.summary.completed),
         significant(s.summary.duration)
+    )
+}
+
+/// Number of requests that ended with an error, and the reason.
+fn overflowed(s: &Simulation) -> String {
+    let cells = s.kv_cache.blocks * s.kv_cache.block_size;
+    format!(
+        "{} failed: all that ran as the {} cells of the shared cache overflowed",
+        grouped(s.overflowed),
+        grouped(cells)
     )
 }
 

@@ -68,6 +68,7 @@ impl<D: Decodes> Sglang<D> {
             preemptions: life.preemptions,
             cached: life.cached,
             id: 0,
+            failed: false,
         });
         self.leaving.push(id);
         self.mark(id, Mark::Finished);

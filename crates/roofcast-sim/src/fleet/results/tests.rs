@@ -45,7 +45,7 @@ fn classes_are_judged_by_their_own_bounds() {
     for n in 0..4 {
         let arrival = results.arrive(&drawn(n), 0);
         let first = Ticks::from(ms(n + 10 * (n + 1)));
-        let gone = Departure { arrival, first, preemptions: 0, cached: 0, id: 0 };
+        let gone = Departure { arrival, first, preemptions: 0, cached: 0, id: 0, failed: false };
         results.finish(&gone, first + Ticks::from(ms(5)), 0);
     }
     let refused = results.arrive(&drawn(5), 0);

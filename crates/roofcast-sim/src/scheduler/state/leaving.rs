@@ -29,6 +29,55 @@ impl<D: Decodes> State<D> {
         if self.sequence(id).phase == Phase::Ending {
             return self.leave_early(id);
         }
+        let decoding = self.withdraw(id);
+        self.sequences[id as usize].preemptions += 1;
+        let s = &mut self.sequences[id as usize];
+        let tokens = u64::from(s.computed);
+        let room = self.config.swap_tokens.saturating_sub(self.parked);
+        if decoding && self.config.preemption == Preemption::Swap && tokens <= room {
+            s.phase = Phase::Swapped;
+            self.parked += tokens;
+            self.moved += tokens;
+            self.tally.swapped_tokens += tokens;
+            self.swapped.push(id);
+        } else {
+            s.phase = Phase::Waiting;
+            self.tally.recomputed_tokens += u64::from(std::mem::take(&mut s.computed));
+            let (key, number) = (s.arrival.key, s.arrival.number);
+            self.waiting.push_front(id, key, number);
+        }
+        self.preempted(id);
+    }
+
+    /// Ends every running request, and waiting ones for which places are free, with an error; the engine takes their
+    /// departures from `failed`.
+    #[cold]
+    pub(crate) fn fail_running(&mut self) {
+        let free = self.config.max_num_seqs.saturating_sub(self.running());
+        for id in self.in_admission_order().collect::<Vec<_>>() {
+            self.withdraw(id);
+            self.fail(id, Mark::Finished);
+        }
+        for _ in 0..free {
+            let Some(id) = self.waiting.pop() else { break };
+            self.fail(id, Mark::Dropped);
+        }
+    }
+
+    fn fail(&mut self, id: SequenceId, mark: Mark) {
+        let gone = self.departure(id, true);
+        if self.sequence(id).generated == 0 {
+            self.prompt_tokens -= u64::from(gone.arrival.input);
+        }
+        self.failed.push(gone);
+        self.mark(id, mark);
+        self.sequences[id as usize].phase = Phase::Gone;
+        self.forget(id);
+    }
+
+    /// Takes a running request out of the decodes or prompts and frees its blocks; returns true if it decoded.
+    #[inline(always)]
+    fn withdraw(&mut self, id: SequenceId) -> bool {
         let decoding = self.sequence(id).phase == Phase::Decode;
         if decoding {
             let last = self.sequence(id).last;
@@ -49,26 +98,10 @@ impl<D: Decodes> State<D> {
             self.prefills.retain(|other| *other != id);
         }
         let s = &mut self.sequences[id as usize];
-        s.preemptions += 1;
         let blocks = std::mem::take(&mut s.held);
         let (computed, generated) = (u64::from(s.computed), u64::from(s.generated));
         self.give_back(id, blocks, computed, generated);
-        let s = &mut self.sequences[id as usize];
-        let tokens = u64::from(s.computed);
-        let room = self.config.swap_tokens.saturating_sub(self.parked);
-        if decoding && self.config.preemption == Preemption::Swap && tokens <= room {
-            s.phase = Phase::Swapped;
-            self.parked += tokens;
-            self.moved += tokens;
-            self.tally.swapped_tokens += tokens;
-            self.swapped.push(id);
-        } else {
-            s.phase = Phase::Waiting;
-            self.tally.recomputed_tokens += u64::from(std::mem::take(&mut s.computed));
-            let (key, number) = (s.arrival.key, s.arrival.number);
-            self.waiting.push_front(id, key, number);
-        }
-        self.preempted(id);
+        decoding
     }
 
     /// Preempts a request whose last token is in flight: its blocks are freed before that token arrives.
@@ -132,12 +165,18 @@ impl<D: Decodes> State<D> {
         self.ending += 1;
     }
 
+    #[inline(always)]
+    fn departure(&self, id: SequenceId, failed: bool) -> Departure {
+        let s = self.sequence(id);
+        let cached = u64::from(s.cached);
+        Departure { arrival: s.arrival, first: s.first, preemptions: s.preemptions, cached, id, failed }
+    }
+
     /// Frees the blocks of a sequence that has ended.
     #[inline(always)]
     pub(crate) fn finish(&mut self, id: SequenceId) -> Departure {
+        let gone = self.departure(id, false);
         let s = &mut self.sequences[id as usize];
-        let cached = u64::from(s.cached);
-        let gone = Departure { arrival: s.arrival, first: s.first, preemptions: s.preemptions, cached, id };
         if s.phase == Phase::Gone {
             // The request was preempted with its last token in flight, so that its blocks are free already.
             self.dropped -= 1;

@@ -51,7 +51,7 @@ impl<D: Decodes> State<D> {
     }
 
     #[inline(always)]
-    pub(super) fn grows(&self) -> bool {
+    pub(crate) fn grows(&self) -> bool {
         matches!(self.config.reservation, Reservation::Grow | Reservation::Prompt)
     }
 
@@ -72,6 +72,11 @@ impl<D: Decodes> State<D> {
     pub(crate) fn take_decode_blocks(&mut self, blocks: u64) {
         self.free -= blocks;
         self.cache.decode(blocks);
+    }
+
+    /// Returns the `blocks` blocks that [`State::take_decode_blocks`] took, for decodes that do not take place.
+    pub(crate) fn return_decode_blocks(&mut self, blocks: u64) {
+        self.free += blocks;
     }
 
     /// Number of decode steps, at most `steps`, for which there are free blocks. Allocates the blocks of these steps
