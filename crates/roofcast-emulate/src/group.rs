@@ -4,6 +4,7 @@
 //! KV cache from a prefill engine to a decode engine. Knows nothing about HTTP.
 
 use super::metrics::{self, Metrics};
+use super::outlet::Failure;
 use super::pace::Pace;
 use super::replica::{EngineHandle, Job, Onward};
 use roofcast::clock::Ticks;
@@ -173,7 +174,7 @@ impl Group {
 
     /// Text of the metrics of all engines; pinned gauges show their pinned values.
     pub(crate) fn metrics(&self, pinned: &BTreeMap<String, f64>) -> String {
-        let all: Vec<Metrics> = self.engines.iter().map(|engine| engine.metrics().clone()).collect();
+        let all: Vec<Metrics> = self.engines.iter().map(|engine| engine.metrics().scraped()).collect();
         let up = self.scaled.as_ref().map(|scaled| {
             let mut scaled = lock(scaled);
             let idle = |index: usize| self.engines[index].idle_since();
@@ -214,10 +215,10 @@ impl Onward for Continuation {
         let load = |index: usize| engines[index].in_flight();
         let decode: Vec<usize> = decode.iter().copied().filter(|index| !engines[*index].is_down()).collect();
         if decode.is_empty() {
-            return job.outlet.fail();
+            return job.outlet.fail(Failure::Aborted);
         }
         let chosen = lock(router).choose(self.session, None, load, &decode);
-        let Some(engine) = engines.get(chosen) else { return job.outlet.fail() };
+        let Some(engine) = engines.get(chosen) else { return job.outlet.fail(Failure::Aborted) };
         let tokens = job.asked.prompt.len() as u64;
         let prompt = job.asked.prompt.iter().chain(self.output.first()).copied().collect();
         let asked = OnlineRequest {

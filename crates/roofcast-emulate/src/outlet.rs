@@ -15,7 +15,7 @@ struct State {
     out: Vec<Out>,
     /// Number of choices that have not ended.
     open: usize,
-    failed: bool,
+    failed: Option<Failure>,
     /// True if the reader is gone, because its client disconnected.
     left: bool,
     reader: Option<Waker>,
@@ -33,6 +33,15 @@ pub(crate) struct Out {
     pub(crate) decode: f64,
 }
 
+/// Reason for which the engine ends a request without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The engine aborted the request.
+    Aborted,
+    /// The cells that the slots of llama.cpp share were used up.
+    Overflow,
+}
+
 /// State of a request as its reader finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -40,8 +49,8 @@ pub(crate) enum Progress {
     Open,
     /// All tokens are released.
     Ended,
-    /// The engine aborted the request.
-    Failed,
+    /// The engine ended the request without an answer.
+    Failed(Failure),
 }
 
 impl Outlet {
@@ -89,10 +98,10 @@ impl Outlet {
         wake(state);
     }
 
-    /// Records that the engine aborted the request.
-    pub(crate) fn fail(&self) {
+    /// Records that the engine ended the request without an answer.
+    pub(crate) fn fail(&self, failure: Failure) {
         let mut state = self.state();
-        state.failed = true;
+        state.failed = Some(failure);
         wake(state);
     }
 
@@ -101,26 +110,26 @@ impl Outlet {
         let mut state = self.state();
         let (ended, failed) = (state.open == 0, state.failed);
         let more = state.out.iter().zip(out.iter()).any(|(now, before)| now.tokens > before.tokens);
-        if !more && !ended && !failed {
+        if !more && !ended && failed.is_none() {
             state.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
         out.clone_from(&state.out);
         Poll::Ready(match (failed, ended) {
-            (true, _) => Progress::Failed,
-            (false, true) => Progress::Ended,
-            (false, false) => Progress::Open,
+            (Some(failure), _) => Progress::Failed(failure),
+            (None, true) => Progress::Ended,
+            (None, false) => Progress::Open,
         })
     }
 
-    /// Waits until all tokens are released; `None` if the engine aborted the request.
-    pub(crate) async fn whole(&self) -> Option<Vec<Out>> {
+    /// Waits until all tokens are released; an error if the engine ended the request without an answer.
+    pub(crate) async fn whole(&self) -> Result<Vec<Out>, Failure> {
         let mut out = vec![Out::default(); self.state().out.len()];
         loop {
             match std::future::poll_fn(|cx| self.poll(&mut out, cx)).await {
                 Progress::Open => {}
-                Progress::Ended => return Some(out),
-                Progress::Failed => return None,
+                Progress::Ended => return Ok(out),
+                Progress::Failed(failure) => return Err(failure),
             }
         }
     }

@@ -138,6 +138,12 @@ impl Refusal {
         Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalServerError", None, message)
     }
 
+    /// Error of the requests in llama.cpp's slots whose shared cache is used up.
+    pub(crate) fn overflow() -> Refusal {
+        let message = "Context size has been exceeded.".to_owned();
+        Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", None, message)
+    }
+
     /// Refusal by a fault on demand.
     pub(crate) fn fault(status: StatusCode) -> Refusal {
         let kind = status.canonical_reason().unwrap_or("Fault");

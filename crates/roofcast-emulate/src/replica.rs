@@ -10,7 +10,7 @@ mod stated;
 use super::adapters::Adapter;
 use super::kv_events::KvEvents;
 use super::metrics::{Facts, Metrics};
-use super::outlet::Outlet;
+use super::outlet::{Failure, Outlet};
 use super::pace::Pace;
 use super::sleep::PauseMode;
 use driver::Driver;
@@ -156,13 +156,13 @@ impl EngineHandle {
     /// Sends a request to the engine; if the engine is down, the request fails at once.
     pub(crate) fn arrive(&self, job: Job) {
         if self.is_down() {
-            return job.outlet.fail();
+            return job.outlet.fail(Failure::Aborted);
         }
         self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
         self.shared.queued_tokens.fetch_add(job.asked.prompt.len() as u64, Ordering::Relaxed);
         let outlet = Arc::clone(&job.outlet);
         if self.sender.send(Message::Arrive(Box::new(job))).is_err() {
-            outlet.fail();
+            outlet.fail(Failure::Aborted);
         }
     }
 

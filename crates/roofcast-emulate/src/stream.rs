@@ -3,7 +3,9 @@
 //! Knows: a stream is written when the connection has room, from the tokens released so far; a client that disconnects
 //! aborts its request. Knows nothing about the text.
 
-use super::outlet::{Out, Outlet, Progress};
+use super::dialect::Dialect;
+use super::outlet::{Failure, Out, Outlet, Progress};
+use super::refusal::Refusal;
 use super::replica::EngineHandle;
 use super::wire::Writer;
 use bytes::Bytes;
@@ -125,7 +127,12 @@ impl Body for Stream {
                 stream.writer.end(&stream.out, &mut bytes);
                 stream.in_flight.over = true;
             }
-            Progress::Failed => {
+            Progress::Failed(Failure::Overflow) => {
+                let error = Refusal::overflow().written(Dialect::LlamaCpp);
+                bytes.extend(format!("data: {error}\n\n").as_bytes());
+                stream.in_flight.over = true;
+            }
+            Progress::Failed(Failure::Aborted) => {
                 stream.in_flight.over = true;
                 return Poll::Ready(Some(Err(Broken)));
             }

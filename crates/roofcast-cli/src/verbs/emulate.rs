@@ -76,8 +76,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenario, and the API dialect of the server. A server with llama.cpp's API runs vLLM's scheduler, because the
-/// simulation of llama.cpp's slots cannot be driven request by request.
+/// The scenario, and the API dialect of the server. A server with llama.cpp's API runs vLLM's scheduler with as many
+/// sequences as slots, because the simulation of llama.cpp's slots cannot be driven request by request.
 fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     let flags = [&args.deployment.flags.settings[..], &args.fleet.settings[..]];
     let source = Source::read(args.deployment.spec.as_deref(), EMPTY, &args.deployment.source, &flags)?;
@@ -94,7 +94,13 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
     if dialect != Dialect::LlamaCpp || engine.scheduler() == SchedulerKind::Vllm {
         return Ok((scenario, dialect));
     }
-    Ok((source.scenario(&[Setting::new("engine.scheduler", "vllm")])?, dialect))
+    // Cells of one token, and no step decided before the one before it has ended.
+    let mut settings =
+        vec![Setting::new("engine.scheduler", "vllm"), Setting::new("engine.vllm.async_scheduling", false)];
+    if engine.block_size.is_none() {
+        settings.push(Setting::new("engine.block_size", 1));
+    }
+    Ok((source.scenario(&settings)?, dialect))
 }
 
 /// Refuses features that SGLang's scheduler does not have, if the deployment uses that scheduler.

@@ -24,6 +24,8 @@ mod recorded;
 mod rig;
 #[path = "emulate/server.rs"]
 mod server;
+#[path = "emulate/slots.rs"]
+mod slots;
 #[cfg(feature = "tokenizers")]
 #[path = "emulate/tokenizer.rs"]
 mod tokenizer;

@@ -11,7 +11,13 @@ impl Metrics {
         let all = self.all();
         let [_, prefill, decode] = &self.phases;
         let computed = all.prompt - self.counts.prompt_cached;
-        let rate = |tokens: u64, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
+        // A scrape empties the server's buckets, so that both rates count from the last one.
+        let (now, last) = (self.totals(), &self.scraped);
+        let rate = |index: usize| {
+            let (tokens, seconds) =
+                (now.tokens[index] - last.tokens[index], now.seconds[index] - last.seconds[index]);
+            if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
+        };
         let steps = self.lag.count();
         let totals = [
             (
@@ -49,16 +55,8 @@ impl Metrics {
         totals.into_iter().for_each(|(name, help, value)| text.total((name, help), value));
         let busy = self.counts.running_steps as f64 / steps.max(1) as f64;
         let gauges = [
-            (
-                "llamacpp:prompt_tokens_seconds",
-                "Average prompt throughput in tokens/s",
-                rate(computed, prefill.sum()),
-            ),
-            (
-                "llamacpp:predicted_tokens_seconds",
-                "Average generation throughput in tokens/s",
-                rate(all.generated, decode.sum()),
-            ),
+            ("llamacpp:prompt_tokens_seconds", "Average prompt throughput in tokens/s", rate(0)),
+            ("llamacpp:predicted_tokens_seconds", "Average generation throughput in tokens/s", rate(1)),
             ("llamacpp:requests_processing", "Number of requests processing", self.levels.running as f64),
             ("llamacpp:requests_deferred", "Number of requests deferred", self.levels.waiting as f64),
             ("llamacpp:n_busy_slots_per_decode", "Average number of busy slots per decode call", busy),

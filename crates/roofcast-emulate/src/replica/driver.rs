@@ -5,7 +5,9 @@
 
 use super::life::Life;
 use super::{Job, Message, Shared};
+use crate::dialect::Dialect;
 use crate::kv_events::KvEvents;
+use crate::outlet::Failure;
 use crate::pace::Pace;
 use crate::sleep::PauseMode;
 use roofcast::clock::Ticks;
@@ -89,7 +91,10 @@ impl Driver {
             }
             let start = self.engine.clock();
             match self.engine.step(&mut self.events) {
-                Some(done) => self.live_through(start, done),
+                Some(done) => {
+                    self.live_through(start, done);
+                    self.overflow();
+                }
                 None => self.show(),
             }
             // This is checked before waiting for a message, because a pause that waits for the last request may have
@@ -141,7 +146,7 @@ impl Driver {
                 }
             }
             Message::Die => {
-                self.abort_all(|job| job.outlet.fail());
+                self.abort_all(|job| job.outlet.fail(Failure::Aborted));
                 self.clears = true;
             }
             Message::Wake => {
@@ -216,7 +221,7 @@ impl Driver {
             if !self.engine.serves(&job.asked) {
                 self.shared.queued_tokens.fetch_sub(job.asked.prompt.len() as u64, Ordering::Relaxed);
                 self.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
-                job.outlet.fail();
+                job.outlet.fail(Failure::Aborted);
                 continue;
             }
             self.engine.arrive(&job.asked);
@@ -255,6 +260,30 @@ impl Driver {
                     }
                 }
                 Event::Admitted { .. } | Event::Preempted { .. } => {}
+            }
+        }
+    }
+
+    /// Ends every request in a slot of llama.cpp with an error, if the cells that the slots share do not suffice: a
+    /// running request was preempted, or a prompt with a free slot has no room.
+    fn overflow(&mut self) {
+        let limits = self.engine.capacity();
+        if self.shared.metrics().fixed().dialect != Dialect::LlamaCpp {
+            return;
+        }
+        let slots = usize::try_from(limits.max_num_seqs).unwrap_or(usize::MAX);
+        let levels = self.engine.levels();
+        let in_slots = || self.here.values().take(slots);
+        let demand: u64 = in_slots().map(Life::held).sum();
+        let preempted = in_slots().any(|life| life.preemptions > 0);
+        let waits = levels.waiting > 0 && levels.running < limits.max_num_seqs;
+        if !preempted && !(waits && demand > limits.num_gpu_blocks.saturating_sub(1) * limits.block_size) {
+            return;
+        }
+        for number in self.here.keys().take(slots).copied().collect::<Vec<_>>() {
+            if let Some(job) = self.abort(number) {
+                self.shared.metrics().aborted();
+                job.outlet.fail(Failure::Overflow);
             }
         }
     }
@@ -330,7 +359,7 @@ impl Driver {
     }
 
     fn close(mut self) {
-        self.here.values().for_each(|life| life.job.outlet.fail());
-        self.coming.drain(..).for_each(|job| job.outlet.fail());
+        self.here.values().for_each(|life| life.job.outlet.fail(Failure::Aborted));
+        self.coming.drain(..).for_each(|job| job.outlet.fail(Failure::Aborted));
     }
 }

@@ -55,6 +55,11 @@ impl Life {
         self.job.outlet.say(self.job.choice, tokens, false);
     }
 
+    /// Number of tokens of the prompt and of the answer so far.
+    pub(super) fn held(&self) -> u64 {
+        self.prompt() + self.tokens
+    }
+
     fn prompt(&self) -> u64 {
         self.job.asked.prompt.len() as u64
     }

@@ -5,6 +5,7 @@
 
 use super::life::Life;
 use super::{Message, Shared};
+use crate::outlet::Failure;
 use crate::pace::Pace;
 use roofcast::clock::{TICKS_PER_PS, Ticks};
 use roofcast::engine::online::Levels;
@@ -70,7 +71,7 @@ impl Stated {
                 Ok(message) => self.take(message),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return self.here.values().for_each(|(life, _)| life.job.outlet.fail());
+                    return self.here.values().for_each(|(life, _)| life.job.outlet.fail(Failure::Aborted));
                 }
             }
             while let Ok(message) = self.inbox.try_recv() {
@@ -106,7 +107,7 @@ impl Stated {
                 let numbers: Vec<u64> = self.here.keys().copied().collect();
                 for life in numbers.into_iter().filter_map(|number| self.remove(number)).collect::<Vec<_>>() {
                     self.shared.metrics().aborted();
-                    life.job.outlet.fail();
+                    life.job.outlet.fail(Failure::Aborted);
                 }
             }
             Message::State(latencies) => self.latencies = latencies,

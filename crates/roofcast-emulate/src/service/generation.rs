@@ -8,7 +8,7 @@ use super::super::completion::Completion;
 use super::super::faults::Fault;
 use super::super::group::RoutingKey;
 use super::super::metrics::Facts;
-use super::super::outlet::Outlet;
+use super::super::outlet::{Failure, Outlet};
 use super::super::refusal::Refusal;
 use super::super::replica::{EngineHandle, Job};
 use super::super::response::{content_type, whole};
@@ -99,7 +99,10 @@ impl Service {
     ) -> Answered {
         let out = in_flight.outlet.whole().await;
         in_flight.over = true;
-        let out = out.ok_or_else(Refusal::dead)?;
+        let out = out.map_err(|failure| match failure {
+            Failure::Aborted => Refusal::dead(),
+            Failure::Overflow => Refusal::overflow(),
+        })?;
         reply.settle(&out);
         let mut response = whole(StatusCode::OK, "application/json", reply.body(&out).into());
         if let Some(load) = headers.get(LOAD_FORMAT).and_then(|format| self.load(engine, format)) {

@@ -64,9 +64,9 @@ impl EngineConfig {
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
         let counted = profile.frees_windows && prefixes == PrefixCaching::Unknown && !by_block;
-        let pool = memory::pool(deployment).filter(|_| profile.has_slots);
+        let pool = memory::pool(deployment);
         let (groups, room) = match pool {
-            Some(pool) => (Groups::one(block_size), pool.cells / block_size),
+            Some(pool) => (Groups::one(block_size), pool.cells.div_ceil(block_size) + profile.null_blocks),
             None => groups(deployment, counted, context.max(1)),
         };
         let engines = ranks.map_or(1, |ranks| ranks.count);
@@ -115,7 +115,7 @@ impl EngineConfig {
             ranks,
             reservation: match own {
                 Own::Reserving(kind) => reserved(*kind),
-                _ if pool.is_some_and(|pool| pool.unified) => Reservation::Grow,
+                _ if profile.has_slots && pool.is_some_and(|pool| pool.unified) => Reservation::Grow,
                 _ => profile.reservation,
             },
             preemption: match own {

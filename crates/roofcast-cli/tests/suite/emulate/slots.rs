@@ -1,0 +1,87 @@
+//! Places of running requests, by engine: one request more waits. llama.cpp's slots share a cache, which may overflow.
+
+use super::{Server, TINY, begin, read};
+use serde_json::json;
+
+/// llama.cpp with 1024 cells that four slots share.
+const SHARED: &str = "[model]\nname = \"Qwen/Qwen3-0.6B\"\n[hardware]\naccelerator = \"h100-sxm\"\n[engine]\n\
+    name = \"llama.cpp\"\ncost = \"limit\"\n[engine.llama-cpp]\nn_ctx = 1024\n";
+
+/// Of one request more than there are places, one waits: vLLM and SGLang by `--max-num-seqs`, llama.cpp by its four slots
+/// where the flag is absent.
+#[test]
+fn one_request_more_than_the_places_waits() {
+    for (flags, places, running, waiting) in [
+        ("--max-num-seqs 3", 3, "vllm:num_requests_running{", "vllm:num_requests_waiting{"),
+        ("--engine sglang --max-num-seqs 3", 3, "sglang:num_running_reqs{", "sglang:num_queue_reqs{"),
+        ("--engine llama.cpp", 4, "llamacpp:requests_processing ", "llamacpp:requests_deferred "),
+        (
+            "--engine llama.cpp --max-num-seqs 3",
+            3,
+            "llamacpp:requests_processing ",
+            "llamacpp:requests_deferred ",
+        ),
+    ] {
+        let server = Server::start(TINY, &format!("{flags} --time-scale 0"));
+        let body = r#"{"prompt": "a", "max_tokens": 40, "ignore_eos": true}"#;
+        let sent: Vec<_> = (0..=places).map(|_| begin(&server, body)).collect();
+        server.advance_until(running, |n| n == f64::from(places));
+        server.advance_until(waiting, |n| n == 1.0);
+        assert_eq!(server.metric(running), f64::from(places), "{flags}");
+        let answers = server.advancing(|| sent.into_iter().map(read).collect::<Vec<_>>());
+        assert!(answers.iter().all(|answer| answer.status == 200), "{flags}");
+    }
+}
+
+/// As observed in llama-server b11549: four requests of 300 and 300 tokens, each within 1024, overflow the cells that
+/// they share, and all end with 500, or in a stream with an event; one alone is served.
+#[test]
+fn a_shared_cache_that_overflows_ends_every_request() {
+    let server = Server::start(SHARED, "--time-scale 0");
+    assert_eq!(server.get("/slots").json()[3]["n_ctx"], 1024);
+    let body = |number: u32, stream: bool| {
+        let prompt: Vec<u32> = (0..300).map(|token| 1000 * number + token).collect();
+        json!({"prompt": prompt, "n_predict": 300, "max_tokens": 300, "ignore_eos": true, "stream": stream})
+            .to_string()
+    };
+    let sent: Vec<_> = (1..=4).map(|number| begin(&server, &body(number, number == 4))).collect();
+    let mut answers = server.advancing(|| sent.into_iter().map(read).collect::<Vec<_>>());
+    let error =
+        json!({"error": {"code": 500, "message": "Context size has been exceeded.", "type": "server_error"}});
+    let streamed = answers.pop().unwrap();
+    assert!(
+        streamed.status == 200 && streamed.body.ends_with(&format!("data: {error}\n\n")),
+        "{}",
+        streamed.body
+    );
+    for answer in answers {
+        assert_eq!((answer.status, answer.json()), (500, error.clone()));
+    }
+    let alone = server.advancing(|| server.post("/completion", &body(5, false)));
+    assert_eq!((alone.status, alone.json()["tokens_predicted"].clone()), (200, json!(300)));
+    let long = server.post("/completion", &json!({"prompt": vec![5; 1025]}).to_string());
+    assert_eq!((long.status, long.json()["error"]["n_ctx"].clone()), (400, json!(1024)));
+}
+
+/// The gauges of speed count from the last scrape, totals do not; a request for no token generates one.
+#[test]
+fn a_scrape_of_llama_cpp_restarts_its_gauges() {
+    let server = Server::start(TINY, "--engine llama.cpp");
+    let of = |predicted: u64| {
+        let body = json!({"prompt": "the end of", "n_predict": predicted, "ignore_eos": true});
+        server.post("/completion", &body.to_string()).json()
+    };
+    assert_eq!(of(20)["tokens_predicted"], 20);
+    let value = |text: &str, name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("llamacpp:{name} ")));
+        line.unwrap().parse().unwrap()
+    };
+    let speeds = ["prompt_tokens_seconds", "predicted_tokens_seconds"];
+    let (first, second) = (server.get("/metrics").body, server.get("/metrics").body);
+    assert!(speeds.iter().all(|name| value(&first, name) > 0.0 && value(&second, name) == 0.0), "{second}");
+    assert_eq!(value(&second, "tokens_predicted_total"), 20.0);
+    assert_eq!(value(&first, "n_busy_slots_per_decode"), 1.0);
+    let none = of(0);
+    assert_eq!((&none["tokens_predicted"], &none["stop_type"]), (&json!(1), &json!("limit")));
+    assert_eq!(value(&server.get("/metrics").body, "tokens_predicted_total"), 21.0);
+}
