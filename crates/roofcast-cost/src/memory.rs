@@ -101,7 +101,7 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
                 if pooled { kept.saturating_sub(b.mixer.rank_bytes(deployment.kv, 0, parts)) } else { kept };
             (kept + block_slack(deployment, &b.mixer, context)) * *layers
         })
-        .fold(draft + compute_buffer(deployment) * context, |all, layers| all + layers)
+        .fold(draft, |all, layers| all + layers)
 }
 
 /// Bytes of the compute buffer that llama.cpp reserves on one rank per token of the context; 0 for other engines.

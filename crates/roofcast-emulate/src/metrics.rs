@@ -120,7 +120,7 @@ pub(crate) struct Metrics {
     latest_lag: Duration,
     late: u64,
     /// Totals at the last scrape.
-    scraped: Totals,
+    scraped: llama_cpp::Totals,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -141,24 +141,6 @@ struct Counts {
     longest: u64,
     /// Requests rejected because too many requests wait, and because too many tokens wait.
     rejected: [u64; 2],
-}
-
-/// Totals from which llama.cpp's gauges of speed count.
-#[derive(Debug, Clone, Copy, Default)]
-struct Totals {
-    /// Computed tokens of prompts, and generated tokens.
-    tokens: [u64; 2],
-    /// Seconds of prompts, and of answers.
-    seconds: [f64; 2],
-}
-
-impl Totals {
-    fn plus(&self, other: &Totals) -> Totals {
-        Totals {
-            tokens: [0, 1].map(|index| self.tokens[index] + other.tokens[index]),
-            seconds: [0, 1].map(|index| self.seconds[index] + other.seconds[index]),
-        }
-    }
 }
 
 impl Counts {
@@ -232,7 +214,7 @@ impl Metrics {
             lag: Histogram::new(&LAG),
             latest_lag: Duration::ZERO,
             late: 0,
-            scraped: Totals::default(),
+            scraped: llama_cpp::Totals::default(),
         }
     }
 
@@ -391,21 +373,6 @@ impl Metrics {
         text.histogram(("roofcast:schedule_lag_seconds", help), &self.lag);
         let help = "Seconds by which the last step ended late.";
         text.gauge(("roofcast:latest_schedule_lag_seconds", help), self.latest_lag.as_secs_f64());
-    }
-
-    /// The metrics for a scrape, after which the gauges that count from the last scrape begin again.
-    pub(crate) fn scraped(&mut self) -> Metrics {
-        let shown = self.clone();
-        self.scraped = self.totals();
-        shown
-    }
-
-    fn totals(&self) -> Totals {
-        let (all, [_, prefill, decode]) = (self.all(), &self.phases);
-        Totals {
-            tokens: [all.prompt.saturating_sub(self.counts.prompt_cached), all.generated],
-            seconds: [prefill.sum(), decode.sum()],
-        }
     }
 
     /// Sum over streamed and other requests.

@@ -5,7 +5,40 @@
 use super::Metrics;
 use super::exposition::Exposition;
 
+/// Totals from which llama.cpp's gauges of speed count.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Totals {
+    /// Computed tokens of prompts, and generated tokens.
+    tokens: [u64; 2],
+    /// Seconds of prompts, and of answers.
+    seconds: [f64; 2],
+}
+
+impl Totals {
+    pub(super) fn plus(&self, other: &Totals) -> Totals {
+        Totals {
+            tokens: [0, 1].map(|index| self.tokens[index] + other.tokens[index]),
+            seconds: [0, 1].map(|index| self.seconds[index] + other.seconds[index]),
+        }
+    }
+}
+
 impl Metrics {
+    /// The metrics for a scrape, after which the gauges that count from the last scrape begin again.
+    pub(crate) fn scraped(&mut self) -> Metrics {
+        let shown = self.clone();
+        self.scraped = self.totals();
+        shown
+    }
+
+    fn totals(&self) -> Totals {
+        let (all, [_, prefill, decode]) = (self.all(), &self.phases);
+        Totals {
+            tokens: [all.prompt.saturating_sub(self.counts.prompt_cached), all.generated],
+            seconds: [prefill.sum(), decode.sum()],
+        }
+    }
+
     /// Writes all metrics of llama.cpp's server.
     pub(super) fn show_llama_cpp(&self, text: &mut Exposition<'_>) {
         let all = self.all();
