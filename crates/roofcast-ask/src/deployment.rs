@@ -20,9 +20,7 @@ pub use experts::{BusiestRank, ExpertRanks};
 use crate::engine_settings::EngineSettings;
 use crate::parallelism::{Parallelism, RequestedParallelism};
 use crate::quantized_kernel;
-use crate::spec::{
-    AttentionBackend, Convention, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec,
-};
+use crate::spec::{AttentionBackend, Convention, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::catalog::acceptance;
 use roofcast_facts::error::{Error, Result};

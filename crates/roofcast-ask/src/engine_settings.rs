@@ -8,7 +8,7 @@ mod own;
 mod profile;
 mod tier;
 
-pub(crate) use llama_cpp::{CELLS, MICRO_BATCH, Slots};
+pub use llama_cpp::{CELLS, MICRO_BATCH, Slots};
 pub use lora::LoraSettings;
 pub use own::{Own, SglangSettings, StatePool, VllmSettings};
 pub use profile::Profile;
@@ -120,7 +120,7 @@ pub struct EngineSettings {
     pub lora: Option<LoraSettings>,
     /// Slots of llama.cpp's server; other engines do not read them.
     #[serde(skip)]
-    pub(crate) slots: Slots,
+    pub slots: Slots,
     /// SGLang's pool of recurrent states.
     #[serde(skip)]
     pub states: StatePool,

@@ -301,8 +301,12 @@ impl EngineSpec {
         let sections = [own.vllm.set(), own.sglang.set(), own.tensorrt_llm.set(), own.llama_cpp.set()];
         let set = sections.into_iter().flatten();
         let set = set.chain(in_engine).filter_map(|name| keys::at(&format!("engine.{name}")));
-        let lacks =
-            |key: &&SpecKey| !key.schedulers.is_empty() && !key.schedulers.contains(&self.scheduler());
+        // llama.cpp's slots and cells count whatever policy fills them.
+        let sized =
+            |key: &SpecKey| self.kind() == EngineKind::LlamaCpp && key.owner() == Some(EngineKind::LlamaCpp);
+        let lacks = |key: &&SpecKey| {
+            !key.schedulers.is_empty() && !key.schedulers.contains(&self.scheduler()) && !sized(key)
+        };
         self.foreign.iter().copied().chain(set).find(lacks)
     }
 }

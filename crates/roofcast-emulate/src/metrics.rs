@@ -240,9 +240,11 @@ impl Metrics {
         self.asleep = level;
     }
 
-    pub(crate) fn stepped(&mut self, tokens: u64, lag: Duration) {
+    /// Counts a step that computed `tokens` tokens and sampled one for each of `sampled` requests, some of which may have
+    /// ended with it.
+    pub(crate) fn stepped(&mut self, tokens: u64, sampled: u64, lag: Duration) {
         self.iteration.add(tokens as f64);
-        self.counts.running_steps += self.levels.running;
+        self.counts.running_steps += self.levels.running.max(sampled);
         self.lag.add(lag.as_secs_f64());
         self.latest_lag = lag;
         self.late += u64::from(lag > LATE);

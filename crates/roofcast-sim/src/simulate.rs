@@ -11,8 +11,7 @@ mod images;
 mod provision;
 mod sums;
 
-pub use crate::fleet::results::FirstWave;
-pub(crate) use crate::fleet::results::OfferedLoad;
+pub use crate::fleet::results::{FirstWave, OfferedLoad};
 use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Admission, Fleet, KvEvents, Oracle, QueueOrder};
 use crate::scheduler::config::PrefixCaching;

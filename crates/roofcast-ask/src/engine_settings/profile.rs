@@ -239,8 +239,8 @@ fn sglang() -> Profile {
     }
 }
 
-/// Defaults of llama.cpp: four slots, each with an equal part of the cache that is reserved at admission, and steps of
-/// 2048 tokens.
+/// Defaults of llama.cpp: four slots, and steps of 2048 tokens. A slot with its own part of the cache reserves this part
+/// at admission.
 fn llama_cpp() -> Profile {
     Profile {
         block_size: 1,

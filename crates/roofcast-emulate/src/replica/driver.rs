@@ -235,7 +235,8 @@ impl Driver {
         let lag = self.pace.wait(done.end);
         self.tell_cache();
         *self.shared.clock() = done.end;
-        self.shared.metrics().stepped(done.tokens, lag);
+        let sampled = self.events.iter().filter(|event| matches!(event, Event::Sampled { .. })).count();
+        self.shared.metrics().stepped(done.tokens, sampled as u64, lag);
         self.show();
         let mut metrics = self.shared.metrics();
         for event in self.events.drain(..) {

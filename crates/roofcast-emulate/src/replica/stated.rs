@@ -139,7 +139,7 @@ impl Stated {
             *said += 1;
             let last = *said >= life.job.asked.output.len();
             let mut metrics = self.shared.metrics();
-            metrics.stepped(1, self.pace.lag(at));
+            metrics.stepped(1, 1, self.pace.lag(at));
             life.sampled(1, at, &self.pace, &mut metrics);
             if !last {
                 self.due.insert((at + self.latencies.itl(), number));

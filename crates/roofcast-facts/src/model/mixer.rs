@@ -172,7 +172,7 @@ impl Mixer {
     }
 
     /// Bytes of the state that a sequence keeps, whatever its length and the KV format.
-    pub(crate) fn state_bytes(&self) -> u128 {
+    pub fn state_bytes(&self) -> u128 {
         self.state().map_or(0, |s| s.bytes)
     }
 

@@ -11,7 +11,7 @@ use super::exchange;
 use super::nodes::{self, Names};
 use line::{CommandLine, quoted};
 use roofcast_ask::deployment::Deployment;
-use roofcast_ask::engine_settings::{LoraSettings, MICRO_BATCH, Profile};
+use roofcast_ask::engine_settings::{LoraSettings, MICRO_BATCH};
 use roofcast_ask::spec::{EngineKind, QueuePolicy, SchedulerKind};
 use roofcast_cost::memory;
 use roofcast_facts::model::Checkpoint;
