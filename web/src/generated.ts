@@ -675,6 +675,7 @@ export interface Launch {
   command: string | null;
   on_others: string | null;
   note: string | null;
+  assumed?: string[];
 }
 
 export interface LeftOut {

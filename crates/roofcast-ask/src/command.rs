@@ -1,4 +1,4 @@
-//! An engine's command line, read as a deployment: `vllm serve …`, `python -m sglang.launch_server …`.
+//! An engine's command line, read as a deployment and written from one: `vllm serve …`, `python -m sglang.launch_server …`.
 //!
 //! Knows: the flags of the engines' parsers (`catalog/engines/*.toml`), which of them are keys of a spec, and which are
 //! not modelled. Knows nothing about bounds of values, which are checked when a spec is parsed.
@@ -9,7 +9,11 @@ mod program;
 mod sglang;
 mod vllm;
 mod words;
+mod written;
 
+pub use written::{CommandLine, chosen, is_assumed, whole};
+
+use crate::spec::EngineKind;
 use crate::spec::settings::Setting;
 use flags::{Flags, Given};
 use program::Program;
@@ -34,6 +38,9 @@ pub struct Command {
     pub notes: Vec<String>,
     /// The longest sequence that the command asks for, if the engine refuses more than the model's own context.
     pub longest: Option<Longest>,
+    /// True for data-parallel ranks of vLLM without expert parallelism. `settings` has them as replicas, but ranks of a
+    /// model with experts divide the experts, as `parallelism.attention_dp` says.
+    pub data_parallel: bool,
     /// True for `--max-model-len auto`: the engine uses the longest sequence that fits its memory.
     pub fits: bool,
 }
@@ -53,27 +60,6 @@ impl Command {
     }
 }
 
-/// An engine whose command lines are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ServeCommand {
-    Vllm,
-    Sglang,
-    TensorrtLlm,
-    LlamaCpp,
-}
-
-impl ServeCommand {
-    /// Name of the engine, as a value of `engine.name`.
-    fn name(self) -> &'static str {
-        match self {
-            ServeCommand::Vllm => "vllm",
-            ServeCommand::Sglang => "sglang",
-            ServeCommand::TensorrtLlm => "tensorrt-llm",
-            ServeCommand::LlamaCpp => "llama.cpp",
-        }
-    }
-}
-
 /// Environment variables that set unequal pipeline stages.
 const PARTITIONS: [&str; 2] = ["VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTITION"];
 
@@ -90,15 +76,18 @@ pub fn read(text: &str) -> Result<Command> {
     }
     let flags = Flags::of(engine)?;
     let (settings, unmodelled, ignored, notes) = (vec![], vec![], vec![], vec![]);
-    let mut command = Command { settings, unmodelled, ignored, notes, longest: None, fits: false };
+    let mut command =
+        Command { settings, unmodelled, ignored, notes, longest: None, data_parallel: false, fits: false };
     command.set("engine.name", engine.name());
     let mut apart = Vec::new();
+    let mut all = Vec::new();
     for given in flags.given(engine, &arguments)? {
         flags.refuse(&given)?;
-        match flags.key(&given.flag) {
-            Some(LONGEST)
-                if engine == ServeCommand::Vllm && ["auto", "-1"].contains(&given.value.as_str()) =>
-            {
+        all.extend(flags.fields(given)?);
+    }
+    for given in all {
+        match flags.key(&given) {
+            Some(LONGEST) if engine == EngineKind::Vllm && ["auto", "-1"].contains(&given.value.as_str()) => {
                 command.fits = true;
             }
             Some(path) if path.contains('.') => {
@@ -120,10 +109,11 @@ pub fn read(text: &str) -> Result<Command> {
     }
     command.longest = command.longest.filter(|_| !words.iter().any(|word| lengthens(word)));
     match engine {
-        ServeCommand::Vllm => vllm::read(&apart, &mut command)?,
-        ServeCommand::Sglang => sglang::read(&apart, &mut command)?,
-        ServeCommand::TensorrtLlm => formats(&apart, &mut command),
-        ServeCommand::LlamaCpp => llama_cpp::read(&apart, &mut command)?,
+        EngineKind::Vllm => vllm::read(&apart, &mut command)?,
+        EngineKind::Sglang => sglang::read(&apart, &mut command)?,
+        EngineKind::TensorrtLlm => tensorrt_llm(&apart, &mut command),
+        EngineKind::LlamaCpp => llama_cpp::read(&apart, &mut command)?,
+        EngineKind::Transformers | EngineKind::Other => {}
     }
     Ok(command)
 }
@@ -164,6 +154,14 @@ fn count(apart: &[(String, Given)], name: &str) -> Result<Option<i64>> {
 /// The last value of a switch; false if it is not given.
 fn switched(apart: &[(String, Given)], name: &str) -> bool {
     last(apart, name).is_some_and(|given| given.value == "true")
+}
+
+/// Reads the flags of `trtllm-serve` that are not keys themselves.
+fn tensorrt_llm(apart: &[(String, Given)], command: &mut Command) {
+    formats(apart, command);
+    if switched(apart, "no_reuse") {
+        command.set("engine.enable_prefix_caching", false);
+    }
 }
 
 /// Reads the formats of weights and KV cache, by the engines' names.
@@ -416,7 +414,9 @@ mod tests {
             "kv_transfer",
             "all2all",
             "deepep_mode",
-            "eplb_config",
+            "cudagraph_mode",
+            "pool_tokens",
+            "no_reuse",
             "speculative_config",
             "spec_model",
             "spec_method",
@@ -435,9 +435,7 @@ mod tests {
             "tensor_split",
             "split_mode",
         ];
-        for engine in
-            [ServeCommand::Vllm, ServeCommand::Sglang, ServeCommand::TensorrtLlm, ServeCommand::LlamaCpp]
-        {
+        for engine in [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm, EngineKind::LlamaCpp] {
             let flags = Flags::of(engine).unwrap();
             for (flag, path) in flags.keys() {
                 let known = crate::spec::keys::at(path).is_some();

@@ -399,6 +399,11 @@ impl Deployment {
         &self.asked.precision
     }
 
+    /// Requested settings of the engine, which the command of a deployment repeats.
+    pub fn requested_engine(&self) -> &EngineSpec {
+        &self.asked.engine
+    }
+
     /// Requested degrees of parallelism.
     pub fn requested_shares(&self) -> RequestedParallelism {
         self.asked.parallelism

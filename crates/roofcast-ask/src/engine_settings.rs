@@ -10,7 +10,7 @@ mod tier;
 
 pub use llama_cpp::{CELLS, MICRO_BATCH, Slots};
 pub use lora::LoraSettings;
-pub use own::{Own, SglangSettings, StatePool, VllmSettings};
+pub use own::{MAX_PREFILL_TOKENS, Own, SglangSettings, StatePool, VllmSettings};
 pub use profile::Profile;
 pub use profile::{Balance, PrefixCaching, Reservation};
 pub use tier::{HiCacheSettings, HostTierSettings, OffloadSettings, STORAGE_GB_S, StorageSettings};
@@ -128,11 +128,8 @@ pub struct EngineSettings {
     #[serde(skip)]
     pub requested: Requested,
     #[serde(skip)]
-    own: OwnOrRefusal,
+    own: Own,
 }
-
-/// Settings of a scheduler, or the error that explains why it cannot run.
-type OwnOrRefusal = std::result::Result<Own, Error>;
 
 /// Sizes that a spec sets; `None` for a default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -172,9 +169,13 @@ impl EngineSettings {
         }
         count("max_model_len", spec.max_model_len, 1, 1 << 30)?;
         let max_num_seqs = count("max_num_seqs", spec.max_num_seqs, defaults.max_num_seqs, 1 << 20)?;
-        let tokens = (spec.max_num_batched_tokens, defaults.max_num_batched_tokens);
-        let max_num_batched_tokens = count("max_num_batched_tokens", tokens.0, tokens.1, 1 << 24)?;
+        // SGLang's chunk is its budget of a step under another name; -1 leaves the default.
+        let chunk = spec.sglang.chunked_prefill_size.and_then(|n| n.try_into().ok()).filter(|n| *n > 0);
+        let tokens = spec.max_num_batched_tokens.or(chunk);
+        let max_num_batched_tokens =
+            count("max_num_batched_tokens", tokens, defaults.max_num_batched_tokens, 1 << 24)?;
         let profile = Profile::of(spec.scheduler());
+        check(spec, &profile)?;
         let block_size = count("block_size", spec.block_size, profile.block_size, 1 << 16)?;
         let release = spec.release();
         Ok(EngineSettings {
@@ -218,23 +219,19 @@ impl EngineSettings {
                 block_size: spec.block_size,
                 max_cudagraph_capture_size: spec.max_cudagraph_capture_size,
             },
-            own: Own::resolve(spec, max_num_batched_tokens, block_size),
+            own: Own::resolve(spec, max_num_batched_tokens, block_size)?,
         })
     }
 
-    /// Returns the settings that belong to the scheduler alone.
-    ///
-    /// # Errors
-    /// Fails for keys of another scheduler or that contradict one another; verbs that run no scheduler ignore such
-    /// keys.
-    pub fn own(&self) -> Result<&Own> {
-        self.own.as_ref().map_err(Clone::clone)
+    /// Settings that belong to the scheduler alone.
+    pub fn own(&self) -> &Own {
+        &self.own
     }
 
     /// Settings of vLLM's scheduler, if the engine uses it.
     pub fn vllm(&self) -> Option<&VllmSettings> {
         match &self.own {
-            Ok(Own::Vllm(settings)) => Some(settings),
+            Own::Vllm(settings) => Some(settings),
             _ => None,
         }
     }
@@ -242,7 +239,7 @@ impl EngineSettings {
     /// Settings of SGLang's scheduler, if the engine uses it.
     pub fn sglang(&self) -> Option<&SglangSettings> {
         match &self.own {
-            Ok(Own::Sglang(settings)) => Some(settings),
+            Own::Sglang(settings) => Some(settings),
             _ => None,
         }
     }
@@ -299,8 +296,8 @@ impl EngineSettings {
     /// True if a step is scheduled while the previous one runs.
     pub fn overlaps(&self) -> bool {
         match &self.own {
-            Ok(Own::Vllm(own)) => own.async_scheduling.unwrap_or_else(|| self.is_since(ASYNC_SINCE)),
-            Ok(Own::TensorrtLlm(own)) => own.overlaps,
+            Own::Vllm(own) => own.async_scheduling.unwrap_or_else(|| self.is_since(ASYNC_SINCE)),
+            Own::TensorrtLlm(own) => own.overlaps,
             _ => false,
         }
     }
@@ -317,6 +314,30 @@ impl EngineSettings {
         }
         Ok(Some((spec, reached)))
     }
+}
+
+/// Refuses values that the scheduler cannot have, whatever the model, the chip and the load.
+fn check(spec: &EngineSpec, profile: &Profile) -> Result<()> {
+    let refused =
+        |field: &str, found: String, accepted: String| Err(Error::field("engine", field, found, accepted));
+    if let Some(share) = spec.watermark.filter(|share| !(0.0..1.0).contains(share)) {
+        return refused("watermark", share.to_string(), "0 to below 1".to_owned());
+    }
+    if let Some(gib) = spec.vllm.swap_space.filter(|gib| !(0.0..=1e6).contains(gib)) {
+        return refused("swap_space", gib.to_string(), "0 to 10^6 GiB".to_owned());
+    }
+    let least = profile.null_blocks;
+    if let Some(blocks) = spec.num_gpu_blocks.filter(|n| *n <= least || *n >= u64::from(u32::MAX)) {
+        let accepted = "2 to 2^32 blocks; vLLM keeps one of them for itself".to_owned();
+        return refused("num_gpu_blocks", blocks.to_string(), accepted);
+    }
+    if let (Some(fixed), Some(size)) =
+        (profile.only_block_size, spec.block_size.filter(|s| profile.only_block_size != Some(*s)))
+    {
+        let accepted = format!("{fixed}: {} keeps its cache by the token", spec.scheduler().name());
+        return refused("block_size", size.to_string(), accepted);
+    }
+    Ok(())
 }
 
 /// Tokens of the largest captured step with prompts: the requested size, else vLLM's default. From 0.8 on, vLLM

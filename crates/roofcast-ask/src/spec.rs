@@ -12,6 +12,7 @@ pub mod number;
 mod own;
 pub mod quoted;
 mod release;
+mod requested;
 mod scheduling;
 mod search;
 pub mod sections;
@@ -40,7 +41,7 @@ use keys::{SpecKey, about};
 use roofcast_facts::error::{Error, Result, told};
 use roofcast_facts::precision::Dtype;
 pub use roofcast_facts::slo::{Metric, Percentile, Slo, SloBound, key as slo_key};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use toml::de::DeTable;
 
@@ -143,7 +144,7 @@ pub struct ParallelismSpec {
 
 /// `[engine]`: settings by vLLM's names; vLLM's defaults apply to absent keys. Keys that only one engine has are in the
 /// section of that engine.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
     #[doc = about!("engine.name")]
@@ -179,6 +180,7 @@ pub struct EngineSpec {
     #[doc = about!("engine.policy")]
     pub policy: QueuePolicy,
     /// Accuracy of the output lengths by which `policy = "sjf"` sorts.
+    #[serde(skip_serializing)]
     pub length_prediction: Prediction,
     #[doc = about!("engine.scheduler_reserve_full_isl")]
     pub scheduler_reserve_full_isl: Option<bool>,

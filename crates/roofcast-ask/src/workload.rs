@@ -9,6 +9,7 @@ mod agents;
 pub(crate) mod arrivals;
 pub(crate) mod class;
 mod combined;
+mod drawn;
 mod draws;
 mod elementary;
 pub(crate) mod empirical;
@@ -28,6 +29,7 @@ pub use adapters::Adapters;
 pub use arrivals::Arrivals;
 pub use arrivals::Conversations;
 pub use class::Class;
+pub use drawn::{DrawnLoad, LengthStatistics};
 pub(crate) use empirical::LengthSource;
 pub use images::Images;
 pub use length::{Length, LengthKind};
@@ -131,9 +133,10 @@ impl TryFrom<Written> for Workload {
                 ));
             }
             (Some(arrivals), None) => arrivals,
-            (None, rate) => preset
-                .and_then(|preset| of_preset(preset, rate))
-                .ok_or_else(|| missing("arrivals", "arrivals with a kind, or a preset with a rate"))?,
+            (None, Some(rate)) if preset.is_none() => Arrivals::Poisson { rate },
+            (None, rate) => preset.and_then(|preset| of_preset(preset, rate)).ok_or_else(|| {
+                missing("arrivals", "arrivals with a kind, a rate, or a preset with a rate")
+            })?,
         };
         let source = match (&arrivals, preset) {
             (Arrivals::Trace { path, format, .. }, _) => Some(LengthSource::of_file(path, *format)),

@@ -226,6 +226,15 @@ fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)>
     (pp <= model.most_stages()).then_some((tp, pp))
 }
 
+/// `deployment` with degree `tp`, on as many accelerators as were asked for, else with its replicas; `None` if the degree
+/// is not valid.
+pub fn widened(deployment: &Deployment, tp: u64) -> Option<Deployment> {
+    let asked = deployment.requested_shares();
+    let replicas = asked.replicas.filter(|_| asked.count.is_none());
+    let parallelism = RequestedParallelism { tp: Some(tp), replicas, ..asked };
+    deployment.varied(|options| options.parallelism = parallelism).ok()
+}
+
 /// `deployment` with degrees `tp` and `pp` and one replica; `None` if these degrees are not valid.
 pub fn reshaped(deployment: &Deployment, tp: u64, pp: u64) -> Option<Deployment> {
     let varied = deployment.varied(|options| {

@@ -129,10 +129,12 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
         judged: vec![Judged::MoreExpensive; candidates.len()],
         simulated: 0,
     };
+    let unpriced = found.fall_back();
     found.run(question.exhaustive)?;
     let nearest = why::nearest(&mut found, NEAREST)?;
     let named = question.why.map(|named| why::asked(&mut found, named)).transpose()?;
     let mut plan = answer(&found, nearest, named.unwrap_or_default())?;
+    plan.unpriced = unpriced;
     if plan.best.is_none() {
         plan.assumptions.clone_from(&model.assumptions);
     }
@@ -216,6 +218,8 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         ranked,
         nearest,
         not_searched: found.judge.space.not_searched.clone(),
+        minimise: found.objective,
+        unpriced: Vec::new(),
         left_out: left_out(found),
         not_apart: if found.judge.apart() { apart::left_out(found.judge) } else { Vec::new() },
         smallest: smallest(found),

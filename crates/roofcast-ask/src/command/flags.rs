@@ -1,11 +1,11 @@
-//! The flags of an engine's parser, and the flags in a command.
+//! The flags of an engine's parser, the keys of a spec that they set, and the flags in a command.
 //!
-//! Knows: names from `catalog/engines`, forms that argparse accepts (`--flag value`, `--flag=value`, negated switches,
+//! Knows: one table for each engine (`catalog/engines`), by which commands are read and written; forms that argparse accepts (`--flag value`, `--flag=value`, negated switches,
 //! unique prefixes of names) and vLLM's notation of large numbers. Knows nothing about the meaning of flags.
 
-use super::{PLACE, ServeCommand};
+use super::PLACE;
 use crate::spec::keys::{self, ValueType};
-use crate::spec::number;
+use crate::spec::{EngineKind, number};
 use roofcast_facts::error::{Error, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -32,7 +32,17 @@ pub(super) struct Flags {
     refused: Vec<String>,
     #[serde(default)]
     gone: Vec<String>,
-    keys: BTreeMap<String, String>,
+    /// True if `--no-…` turns a switch off; else every switch is off unless it is given.
+    #[serde(default)]
+    pub(super) negatives: bool,
+    /// True if the parser's names have underscores.
+    #[serde(default)]
+    underscores: bool,
+    /// Flags of each key. A flag with a point is a field of a JSON object.
+    keys: BTreeMap<String, Vec<String>>,
+    /// Keys that no flag sets, with the reason.
+    #[serde(default)]
+    without: BTreeMap<String, String>,
 }
 
 /// A flag of a command, by its full name, with its value.
@@ -45,30 +55,71 @@ pub(super) struct Given {
 }
 
 impl Flags {
-    pub(super) fn of(engine: ServeCommand) -> Result<Flags> {
+    pub(super) fn of(engine: EngineKind) -> Result<Flags> {
         let (place, text) = match engine {
-            ServeCommand::Vllm => ("catalog/engines/vllm.toml", VLLM),
-            ServeCommand::Sglang => ("catalog/engines/sglang.toml", SGLANG),
-            ServeCommand::TensorrtLlm => ("catalog/engines/trtllm-serve.toml", TENSORRT_LLM),
-            ServeCommand::LlamaCpp => ("catalog/engines/llama-server.toml", LLAMA_CPP),
+            EngineKind::Vllm => ("catalog/engines/vllm.toml", VLLM),
+            EngineKind::Sglang => ("catalog/engines/sglang.toml", SGLANG),
+            EngineKind::TensorrtLlm => ("catalog/engines/trtllm-serve.toml", TENSORRT_LLM),
+            EngineKind::LlamaCpp => ("catalog/engines/llama-server.toml", LLAMA_CPP),
+            EngineKind::Transformers | EngineKind::Other => {
+                let accepted = "vllm, sglang, tensorrt-llm or llama.cpp, which have servers";
+                return Err(Error::field("engine", "name", engine.name(), accepted));
+            }
         };
         toml::from_str(text).map_err(|e| Error::toml(place, text, "", &e))
     }
 
     /// The spec key of a flag, or the name under which the flag is handled separately.
-    pub(super) fn key(&self, flag: &str) -> Option<&str> {
-        self.keys.get(flag).map(String::as_str)
+    pub(super) fn key(&self, given: &Given) -> Option<&str> {
+        let field = given.field.as_ref().map(|field| format!("{}.{field}", given.flag));
+        let names = |flag: &&String| **flag == given.flag || field.as_ref() == Some(*flag);
+        self.keys.iter().find(|(_, flags)| flags.iter().any(|flag| names(&flag))).map(|(key, _)| key.as_str())
+    }
+
+    /// The flag with which commands set a key, or the name of a flag that is handled separately. The error is the reason
+    /// why there is none.
+    pub(super) fn flag(&self, key: &str) -> std::result::Result<String, String> {
+        let Some(flag) = self.keys.get(key).and_then(|flags| flags.first()) else {
+            let reason = self.without.get(key).map_or("no flag sets it", String::as_str);
+            return Err(format!("{key} cannot be set: {reason}"));
+        };
+        let Some(name) = flag.strip_prefix("--").filter(|_| self.underscores) else {
+            return Ok(flag.clone());
+        };
+        Ok(format!("--{}", name.replace('-', "_")))
+    }
+
+    /// The fields of a flag whose value is a JSON object, each as if it had been given alone; other flags unchanged.
+    pub(super) fn fields(&self, given: Given) -> Result<Vec<Given>> {
+        let within = |flag: &String| flag.strip_prefix(&given.flag).is_some_and(|rest| rest.starts_with('.'));
+        if given.field.is_some() || !self.keys.values().flatten().any(within) {
+            return Ok(vec![given]);
+        }
+        let object: Option<serde_json::Map<String, serde_json::Value>> =
+            serde_json::from_str(&given.value).ok();
+        let object = match object {
+            // Other forms of the value, as a level of optimization, are not modelled.
+            None if self.is_unmodelled(&given.flag) => return Ok(vec![given]),
+            object => object.ok_or_else(|| wrong(&given, "a JSON object"))?,
+        };
+        let field = |(name, value): (String, serde_json::Value)| Given {
+            flag: given.flag.clone(),
+            field: Some(name),
+            value: value.as_str().map_or_else(|| value.to_string(), str::to_owned),
+        };
+        Ok(object.into_iter().map(field).collect())
     }
 
     /// Flags that have a spec key, each with that key.
     #[cfg(test)]
     pub(super) fn keys(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.keys.iter().map(|(flag, key)| (flag.as_str(), key.as_str()))
+        self.keys.iter().flat_map(|(key, flags)| flags.iter().map(move |flag| (flag.as_str(), key.as_str())))
     }
 
     /// True if the engine's parser accepts the flag.
     #[cfg(test)]
     pub(super) fn parses(&self, flag: &str) -> bool {
+        let flag = flag.split('.').next().unwrap_or_default();
         self.switches.iter().chain(&self.values).any(|own| own == flag)
     }
 
@@ -93,13 +144,13 @@ impl Flags {
     }
 
     /// The flags of a command with full names and values. A first word without dashes is the model for vLLM.
-    pub(super) fn given(&self, engine: ServeCommand, arguments: &[String]) -> Result<Vec<Given>> {
+    pub(super) fn given(&self, engine: EngineKind, arguments: &[String]) -> Result<Vec<Given>> {
         let mut all: Vec<Given> = Vec::new();
         let mut words = arguments.iter().peekable();
         while let Some(word) = words.next() {
             if !is_flag(word) {
                 let named = all.iter().any(|g| g.flag == "--model");
-                if matches!(engine, ServeCommand::Sglang | ServeCommand::LlamaCpp) || named {
+                if matches!(engine, EngineKind::Sglang | EngineKind::LlamaCpp) || named {
                     let accepted = "flags with their values, and for vllm serve one model";
                     return Err(Error::field(PLACE, "a word", format!("{word:?}"), accepted));
                 }

@@ -6,12 +6,13 @@
 //! Sources: `docker run --help` of Docker 28; the `ENTRYPOINT` of the images `vllm/vllm-openai`, `rocm/vllm`,
 //! `ghcr.io/ggml-org/llama.cpp` and `nvcr.io/nvidia/tensorrt-llm/release`. SGLang's image has no entry point.
 
-use super::{PLACE, ServeCommand, is_variable, words};
+use super::{PLACE, is_variable, words};
+use crate::spec::EngineKind;
 use roofcast_facts::error::{Error, Result};
 
 /// The server that a command starts.
 pub(super) struct Program {
-    pub(super) engine: ServeCommand,
+    pub(super) engine: EngineKind,
     /// Arguments of the server's command line.
     pub(super) arguments: Vec<String>,
     /// Environment variables of the server, each as `NAME=value`.
@@ -73,13 +74,13 @@ fn server(words: &[String]) -> Result<Program> {
     let program = word(0).rsplit('/').next().unwrap_or_default();
     let python = program.starts_with("python") && word(1) == "-m";
     let (engine, skipped) = match (program, word(1), word(2)) {
-        ("vllm", "serve", _) => (ServeCommand::Vllm, 2),
-        ("sglang", "serve", _) => (ServeCommand::Sglang, 2),
-        ("trtllm-serve", "serve", _) => (ServeCommand::TensorrtLlm, 2),
-        ("trtllm-serve", ..) => (ServeCommand::TensorrtLlm, 1),
-        ("llama-server" | "llama-server.exe", ..) => (ServeCommand::LlamaCpp, 1),
-        (_, _, "vllm.entrypoints.openai.api_server") if python => (ServeCommand::Vllm, 3),
-        (_, _, "sglang.launch_server") if python => (ServeCommand::Sglang, 3),
+        ("vllm", "serve", _) => (EngineKind::Vllm, 2),
+        ("sglang", "serve", _) => (EngineKind::Sglang, 2),
+        ("trtllm-serve", "serve", _) => (EngineKind::TensorrtLlm, 2),
+        ("trtllm-serve", ..) => (EngineKind::TensorrtLlm, 1),
+        ("llama-server" | "llama-server.exe", ..) => (EngineKind::LlamaCpp, 1),
+        (_, _, "vllm.entrypoints.openai.api_server") if python => (EngineKind::Vllm, 3),
+        (_, _, "sglang.launch_server") if python => (EngineKind::Sglang, 3),
         _ => return Err(unknown(words)),
     };
     Ok(Program { engine, arguments: words[skipped..].to_vec(), variables: Vec::new() })
@@ -114,7 +115,7 @@ fn container(words: &[String], deep: usize) -> Result<Program> {
         Some(engine) if flags_alone => Program { engine, arguments: command, variables: Vec::new() },
         Some(engine) => match inside(&command, deep - 1) {
             // The first argument of vLLM's entry point, `vllm serve`, is the model.
-            Err(_) if engine == ServeCommand::Vllm => {
+            Err(_) if engine == EngineKind::Vllm => {
                 Program { engine, arguments: command, variables: Vec::new() }
             }
             other => other?,
@@ -126,12 +127,12 @@ fn container(words: &[String], deep: usize) -> Result<Program> {
 }
 
 /// The engine that the entry point of an image starts.
-fn of_image(image: &str) -> Option<ServeCommand> {
+fn of_image(image: &str) -> Option<EngineKind> {
     let name = image.to_lowercase();
     if name.contains("llama.cpp") {
-        Some(ServeCommand::LlamaCpp)
+        Some(EngineKind::LlamaCpp)
     } else if name.contains("vllm") {
-        Some(ServeCommand::Vllm)
+        Some(EngineKind::Vllm)
     } else {
         None
     }

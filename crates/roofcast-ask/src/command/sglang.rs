@@ -40,6 +40,19 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
         }
     }
     exchange(apart, command);
+    // Priorities of which smaller ones come first are the key `policy`, which is every engine's.
+    let on = |path: &str| {
+        command.settings.iter().rev().find(|s| s.path == path).is_some_and(|s| s.value == true.into())
+    };
+    if on("engine.enable_priority_scheduling") && on("engine.schedule_low_priority_values_first") {
+        command.set("engine.policy", "priority");
+    }
+    // The pool has whole pages: SGLang 0.5.23, `max_total_num_tokens // page_size * page_size`.
+    if let Some(tokens) = count(apart, "pool_tokens")? {
+        let page = command.settings.iter().rev().find(|s| s.path == "engine.block_size");
+        let page = page.and_then(|s| s.value.as_integer()).filter(|page| *page > 0).unwrap_or(1);
+        command.set("engine.num_gpu_blocks", tokens / page);
+    }
     Ok(())
 }
 

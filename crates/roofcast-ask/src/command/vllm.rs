@@ -9,7 +9,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     formats(apart, command);
     ranks(apart, command)?;
     exchange(apart, command);
-    balancing(apart, command)?;
+    graphs(apart, command);
     images(apart, command);
     connector(apart, command)?;
     drafts(apart, command)
@@ -73,10 +73,7 @@ fn ranks(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         }
     } else if ranks > 1 {
         command.set("parallelism.replicas", ranks);
-        command.notes.push(format!(
-            "--data-parallel-size without --enable-expert-parallel: each rank is taken as a whole copy, as of a dense \
-             model; vLLM divides experts among the ranks (parallelism.attention_dp = {ranks})"
-        ));
+        command.data_parallel = true;
     }
     Ok(())
 }
@@ -98,30 +95,16 @@ fn exchange(apart: &[(String, Given)], command: &mut Command) {
     }
 }
 
-/// Reads `--eplb-config`, as JSON or field by field.
-fn balancing(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
-    let keys = [
-        ("num_redundant_experts", "engine.experts.num_redundant_experts"),
-        ("step_interval", "engine.experts.eplb_step_interval"),
-    ];
-    for (_, given) in apart.iter().filter(|(name, _)| name == "eplb_config") {
-        for (name, path) in keys {
-            let value = match &given.field {
-                Some(field) if field == name => Some(whole(given, 0)?),
-                Some(_) => None,
-                None => {
-                    let config: Option<Value> = serde_json::from_str(&given.value).ok();
-                    let config =
-                        config.filter(Value::is_object).ok_or_else(|| wrong(given, "a JSON object"))?;
-                    config.get(name).and_then(Value::as_i64)
-                }
-            };
-            if let Some(value) = value {
-                command.set(path, value);
-            }
-        }
+/// Reads the field `cudagraph_mode` of `--compilation-config`: graphs of decodes alone, or none (vLLM 0.32,
+/// `config/compilation.py`, `CUDAGraphMode`).
+fn graphs(apart: &[(String, Given)], command: &mut Command) {
+    let Some(given) = last(apart, "cudagraph_mode") else { return };
+    match given.value.to_uppercase().as_str() {
+        "FULL_DECODE_ONLY" => command.set("engine.max_cudagraph_capture_size", 0),
+        "NONE" => command.set("engine.enforce_eager", true),
+        "FULL_AND_PIECEWISE" | "PIECEWISE" => {}
+        _ => once(&mut command.unmodelled, format!("{}.cudagraph_mode", given.flag)),
     }
-    Ok(())
 }
 
 /// Reads `--speculative-config`, as JSON or field by field, and the short flags for three of its fields.

@@ -13,7 +13,8 @@ use roofcast_facts::error::{Error, Result};
 
 /// Default ratio in SGLang of the memory for recurrent states to the memory for keys and values.
 const STATES_RATIO: f64 = 0.9;
-const MAX_PREFILL_TOKENS: u64 = 16_384;
+/// SGLang's default of `--max-prefill-tokens`.
+pub const MAX_PREFILL_TOKENS: u64 = 16_384;
 const PREEMPTION_THRESHOLD: i64 = 10;
 /// Most steps for which TensorRT-LLM delays prompts until every data-parallel rank has one.
 const BALANCE_STEPS: u64 = 50;

@@ -33,7 +33,7 @@ impl All2AllBackend {
 }
 
 /// `[engine.experts]`: the exchange of tokens, its overlap, and the balance of experts.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExpertsSpec {
     #[doc = about!("engine.experts.all2all_backend")]

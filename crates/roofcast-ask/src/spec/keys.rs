@@ -435,7 +435,7 @@ keys! {
     rare("search.startup_s", "startup", Real, "seconds from the start of a replica until it takes requests, over time [default: 0]"),
     key("search.confidence", "confidence", Real, "lowest chance with which the best plan meets the SLO, given the bands of forecasts; 0 accepts what meets it as forecast [default: 0.8]"),
     key("search.minimise", "minimise", Word, "objective to minimise: cost_per_hour, cost_per_million_tokens, accelerators or energy [default: cost_per_hour]"),
-    toml("search.prices", Toml, "dollars per accelerator per hour, by catalog id, as in { h100-sxm = 2.1 } [default: the catalog's]"),
+    rare("search.prices", "price", Toml, "dollars per accelerator per hour, by catalog id, as in { h100-sxm = 2.1 } [default: the catalog's]"),
     toml("search.power_w", Toml, "watts of an accelerator with its part of a server, by catalog id, as in { h100-sxm = 1200 } [default: its board power]"),
 }
 

@@ -8,13 +8,13 @@ use super::{
     EncoderTpMode, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, RetractionPolicy,
     SchedulePolicy, WritePolicy,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Declares the section of an engine, with the list of its keys that are set.
 macro_rules! section {
     ($(#[$of_section:meta])* $name:ident { $($(#[$of_field:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$of_section])*
-        #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
         #[serde(deny_unknown_fields, default)]
         pub struct $name {
             $($(#[$of_field])* pub $field: $type,)*

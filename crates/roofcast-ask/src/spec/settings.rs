@@ -100,7 +100,7 @@ pub(crate) fn put(table: &mut Table, path: &str, value: Value) -> Result<()> {
 }
 
 /// The value at a dotted path.
-pub(crate) fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
+pub fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     let (sections, last) = path.rsplit_once('.').unwrap_or(("", path));
     let mut inner = table;
     for name in sections.split('.').filter(|name| !name.is_empty()) {

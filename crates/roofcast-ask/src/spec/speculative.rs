@@ -4,7 +4,7 @@ use super::EngineSpec;
 use super::keys::about;
 use roofcast_facts::catalog::kept_at_length;
 use roofcast_facts::error::{Error, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::iter::repeat_n;
 
@@ -12,7 +12,7 @@ use std::iter::repeat_n;
 const MOST_DRAFTS: u64 = 64;
 
 /// `[engine.speculative]`: speculative decoding, with either `draft_model` or `draft_cost`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeculativeSpec {
     #[doc = about!("engine.speculative.num_speculative_tokens")]

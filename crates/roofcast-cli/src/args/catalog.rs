@@ -34,7 +34,7 @@ pub(crate) struct FilterArgs {
     /// A model's organisation or an accelerator's maker, as in Qwen or nvidia.
     #[arg(long, value_name = "NAME", conflicts_with = "name")]
     pub(crate) vendor: Option<String>,
-    /// GiB of an accelerator's memory or of a model's weights: 80 (at least), ..24, 24..80.
+    /// GiB of an accelerator's memory or of a model's weights: 24 (accelerators with at least 24, models that fit 24), ..24, 24..80.
     #[arg(long, value_name = "GIB", value_parser = gibibytes, conflicts_with = "name", allow_hyphen_values = true)]
     pub(crate) memory: Option<Range>,
     /// Price of an accelerator in dollars per hour: 2 (at most), 1.., 1..2.5.

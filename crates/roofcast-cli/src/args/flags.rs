@@ -5,12 +5,13 @@
 use super::foreign;
 use super::help::{ENGINE, LOAD, MACHINE};
 use super::values::lacks_unit;
+use crate::input::values;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use roofcast::spec::keys::{KEYS, SpecKey, ValueType};
 use roofcast::spec::number::{self, Unit};
 use roofcast::spec::settings::{NO_BOUND, Setting};
 use std::marker::PhantomData;
-use toml::Value;
+use toml::{Table, Value};
 
 /// A group of a spec's sections whose keys are flags of a verb.
 pub(crate) trait Sections {
@@ -146,7 +147,7 @@ fn argument(key: &SpecKey, flag: &'static str, heading: &'static str) -> Vec<Arg
         ValueType::Real => vec![arg.value_name("NUMBER")],
         ValueType::Words => vec![arg.value_name("NAME,NAME")],
         ValueType::Wholes => vec![arg.value_name("N,N")],
-        ValueType::Toml => vec![],
+        ValueType::Toml => vec![arg.value_name("NAME=NUMBER,…")],
     }
     .into_iter()
     .map(|arg| arg.aliases(foreign::aliases(flag)))
@@ -167,6 +168,8 @@ fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
     let words = || text.split(',').map(str::trim);
     match (key.kind, Unit::of_key(key.path)) {
         (ValueType::Whole, _) => whole(text),
+        (ValueType::Toml, _) => numbers_by_name(text),
+        (ValueType::Wholes, _) if text.contains("..") => values::settings(key.path, text).map(Value::from),
         (ValueType::Wholes, _) => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
         (ValueType::Real, _) if key.section() == "slo" && text == NO_BOUND => Ok(text.into()),
         (ValueType::Real, None) => number::real(text).map(Value::from).ok_or_else(|| accepted("a number")),
@@ -184,7 +187,20 @@ fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
             Err(accepted("names with commas between them"))
         }
         (ValueType::Words, _) => Ok(words().map(Value::from).collect::<Vec<_>>().into()),
-        (ValueType::Word | ValueType::Toml, _) if text.trim().is_empty() => Err(accepted("a name")),
-        (ValueType::Word | ValueType::Toml, _) => Ok(text.into()),
+        (ValueType::Word, _) if text.trim().is_empty() => Err(accepted("a name")),
+        (ValueType::Word, _) => Ok(text.into()),
     }
+}
+
+/// A table from names to numbers, as in `h100-sxm=2.1,mi355x=4`.
+fn numbers_by_name(text: &str) -> Result<Value, String> {
+    let pair = |pair: &str| {
+        let (name, number) = pair.split_once('=')?;
+        let number = number::real(number.trim().trim_start_matches('$'))?;
+        (!name.trim().is_empty()).then(|| (name.trim().to_owned(), Value::from(number)))
+    };
+    let table: Option<Table> = text.split(',').map(pair).collect();
+    table
+        .map(Value::Table)
+        .ok_or_else(|| "accepted: names with numbers, as in h100-sxm=2.1,mi355x=4".to_owned())
 }

@@ -30,7 +30,7 @@ pub(crate) fn counterpart(flag: &str) -> Option<&'static str> {
         "draft" | "speculative-model" | "draft-model-path" => {
             "--draft-model MODEL with --num-speculative-tokens N"
         }
-        "max-price" | "price" | "budget" | "max-cost" => {
+        "max-price" | "budget" | "max-cost" => {
             "none: a plan minimises the price (--minimise cost_per_hour), and catalog --price filters accelerators by it"
         }
         "data-parallel-size" | "dp" | "dp-size" => "--replicas N, or for expert models --attention-dp N",

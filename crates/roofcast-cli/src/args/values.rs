@@ -144,6 +144,8 @@ pub(super) fn address(text: &str) -> Result<IpAddr, String> {
 pub(crate) struct Range {
     from: f64,
     to: f64,
+    /// The number, if it is given alone.
+    pub(crate) alone: Option<f64>,
 }
 
 impl Range {
@@ -157,7 +159,8 @@ impl Range {
 pub(super) fn gibibytes(text: &str) -> Result<Range, String> {
     let accepted = "accepted: GiB at least as 80, or a range as 24..80";
     let (from, to) = text.split_once("..").unwrap_or((text, ""));
-    range(from, to).ok_or_else(|| accepted.to_owned())
+    let alone = text.trim().parse().ok();
+    range(from, to).map(|range| Range { alone, ..range }).ok_or_else(|| accepted.to_owned())
 }
 
 /// Parses dollars as `2`, `1..`, `..2` or `1..2.5`; a number alone is the maximum.
@@ -173,7 +176,7 @@ fn range(from: &str, to: &str) -> Option<Range> {
         "" => Some(none),
         text => text.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0),
     };
-    let range = Range { from: bound(from, 0.0)?, to: bound(to, f64::MAX)? };
+    let range = Range { from: bound(from, 0.0)?, to: bound(to, f64::MAX)?, alone: None };
     let some = !(from.trim().is_empty() && to.trim().is_empty());
     (some && range.from <= range.to).then_some(range)
 }

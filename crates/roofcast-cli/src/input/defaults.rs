@@ -14,6 +14,24 @@ const DECIDING: [([&str; 2], &str); 5] = [
     (["slo", "tpot_p99_ms"], "TPOT bound"),
 ];
 
+/// Removes from the default spec `base` the bounds of metrics for which `settings` have bounds: a default never refuses a
+/// bound that is given.
+pub(super) fn without_bounds(base: &mut Table, settings: &[Setting]) {
+    let Some(slo) = base.get_mut("slo").and_then(Value::as_table_mut) else { return };
+    for metric in ["ttft", "tpot", "itl", "e2el"] {
+        let of = |key: &str| {
+            key.strip_prefix(metric).is_some_and(|rest| rest.starts_with("_p"))
+                || metric == "tpot" && key == "tokens_per_s_user"
+        };
+        let given = |setting: &Setting| {
+            setting.path.strip_prefix("slo.").is_some_and(of) && setting.value.as_str().is_none()
+        };
+        if settings.iter().any(given) {
+            slo.retain(|key, _| !of(key));
+        }
+    }
+}
+
 /// Names of the keys that a question takes from the default spec `base`; `table` is the spec with all `settings`.
 pub(super) fn defaults(base: &Table, table: &Table, settings: &[Setting]) -> Vec<&'static str> {
     let at =

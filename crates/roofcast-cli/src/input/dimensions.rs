@@ -116,6 +116,18 @@ pub(crate) fn number(value: &Value) -> Option<f64> {
     value.as_float().or_else(|| value.as_integer().map(|n| n as f64))
 }
 
+/// True if `error` says that a degree of parallelism is impossible, in a sweep of one.
+pub(crate) fn is_illegal(dimensions: &[Dimension], error: &anyhow::Error) -> bool {
+    let varied = dimensions.iter().any(|d| d.path.starts_with("parallelism."));
+    let parallel = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<Error>().is_some_and(|error| match error {
+            Error::Field { place, .. } => place == "parallelism",
+            _ => false,
+        })
+    };
+    varied && error.chain().any(parallel)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

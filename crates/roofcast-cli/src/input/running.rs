@@ -7,10 +7,13 @@ use super::{STANDARD_INPUT, filled, manifest, standard_input};
 use crate::args::SourceArgs;
 use crate::host;
 use anyhow::Result;
+use roofcast::Catalog;
+use roofcast::catalog::address;
 use roofcast::command::{self, Command};
-use roofcast::spec::settings::Setting;
+use roofcast::spec::settings::{Setting, get};
 use std::io::Write;
 use std::path::Path;
+use toml::Table;
 
 /// The command of the running deployment, if the arguments give one.
 pub(super) fn running(args: &SourceArgs) -> Result<Option<Command>> {
@@ -45,4 +48,19 @@ pub(super) fn command(flag: &str, text: &str) -> Result<Command> {
         drop(std::io::stderr().write_all(said.as_bytes()));
     }
     Ok(command)
+}
+
+/// Turns whole copies of a model with experts into data-parallel ranks, which divide its experts. The model is the one of
+/// `settings`, or else of the file's `table`.
+pub(super) fn divide_experts(settings: &mut [Setting], table: &Table, catalog: &Catalog) {
+    let keys = ["model.name", "model.path"];
+    let by_setting = settings.iter().rev().find(|setting| keys.contains(&setting.path.as_str()));
+    let of_file = || keys.iter().find_map(|key| get(table, key));
+    let name = by_setting.map(|setting| &setting.value).or_else(of_file).and_then(toml::Value::as_str);
+    // A model that cannot be read is reported where it is resolved.
+    let model = name.and_then(|name| super::model(&address::repository(name).ok()?, catalog).ok());
+    let copies = settings.iter_mut().find(|setting| setting.path == "parallelism.replicas");
+    if let Some(copies) = copies.filter(|_| model.is_some_and(|model| model.is_moe())) {
+        copies.path = "parallelism.attention_dp".to_owned();
+    }
 }

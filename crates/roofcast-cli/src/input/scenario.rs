@@ -3,9 +3,9 @@
 //! Knows: the order of layers (the spec or its default, an engine's command line, `--set`, flags, a sweep's values),
 //! and the base of relative paths. The library knows the meaning of keys.
 
-use super::defaults::defaults;
+use super::defaults::{defaults, without_bounds};
 use super::refused::{by_flag, lacking, refused, together};
-use super::running::running;
+use super::running::{divide_experts, running};
 use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, spec_text, standard_input, text, values};
 use crate::args::SourceArgs;
 use crate::show;
@@ -122,10 +122,14 @@ impl Source {
         let told = running(args)?;
         let runs = told.as_ref().map(|told| if told.fits { Bound::Memory } else { Bound::Model });
         let longest = told.as_ref().and_then(|told| told.longest.clone());
+        let data_parallel = told.as_ref().is_some_and(|told| told.data_parallel);
         let mut all = told.map(|told| told.settings).unwrap_or_default();
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
         let (file, catalog) = (file.map(Path::to_owned), catalog(&args.catalog)?);
+        if data_parallel {
+            divide_experts(&mut all, &table, &catalog);
+        }
         if (args.from_command.is_some() || args.from_manifest.is_some())
             && !names_model(given.then_some(&table), &all)
         {
@@ -190,7 +194,11 @@ impl Source {
     fn spec(&self, mut settings: Vec<Setting>) -> Result<(Table, Spec)> {
         let mut wrong = Vec::new();
         loop {
-            let table = lay(self.table.clone(), &settings).map_err(|error| by_flag(error, &settings))?;
+            let mut base = self.table.clone();
+            if self.by_default {
+                without_bounds(&mut base, &settings);
+            }
+            let table = lay(base, &settings).map_err(|error| by_flag(error, &settings))?;
             let place = if settings.is_empty() { self.place.as_str() } else { "arguments" };
             match Spec::of_table(place, table.clone()) {
                 Ok(spec) if wrong.is_empty() => return Ok((table, spec)),

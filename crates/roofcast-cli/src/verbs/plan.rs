@@ -50,8 +50,6 @@ pub(crate) struct Answer<'a> {
     model: &'a str,
     /// Cost by which steps are priced: the limit or the forecast.
     cost: CostKind,
-    /// Objective that the best deployment minimises.
-    minimise: Objective,
     #[serde(flatten)]
     plan: &'a Plan,
     /// The spec of the best deployment, with which `roofcast simulate` repeats its simulation.
@@ -80,12 +78,11 @@ impl<'a> Answer<'a> {
         plan: &'a Plan,
         current: Option<&'a Current>,
     ) -> Answer<'a> {
-        let minimise = scenario.spec.search.as_ref().map(|s| s.minimise).unwrap_or_default();
         let spec = plan.best.as_ref().map(|best| scenario.deployed(&best.spec, &best.dropped));
         let bench = plan.best.as_ref().map(bench);
         let (model, cost) = (&model.name, scenario.spec.engine.cost);
         let (defaults, removed) = (scenario.defaults.as_slice(), Vec::new());
-        Answer { model, cost, minimise, plan, spec, bench, current, chose: true, defaults, removed }
+        Answer { model, cost, plan, spec, bench, current, chose: true, defaults, removed }
     }
 }
 

@@ -1,18 +1,19 @@
 //! The question in the words of an answer: the load and the SLO.
 //!
-//! Knows: how to describe arrivals, lengths and bounds in a line each. Knows nothing about the results.
+//! Knows: how to describe arrivals, lengths and bounds in a line each; lengths are those of the requests that a run
+//! draws. Knows nothing about the results.
 
 use crate::show::number::{grouped, percent, significant};
 use roofcast::spec::{Slo, SloBound};
-use roofcast::workload::{Arrivals, Workload};
+use roofcast::workload::{Arrivals, DrawnLoad, Length, LengthKind, LengthStatistics, Workload};
 
-/// The load in words, as in `10 requests/s, 1000 prompt and 200 output tokens on average`.
+/// The load in words, as in `10 requests/s, 1000 prompt and 200 output tokens each`.
 pub(super) fn load(workload: &Workload) -> String {
-    format!("{}, {}", arrivals(workload), lengths(workload))
+    let parts = [arrivals(workload), lengths(workload)].join(", ");
+    [parts].into_iter().chain(features(workload)).collect::<Vec<_>>().join("; ")
 }
 
-/// The load and the SLO in words, as in `10 requests/s, 1000 prompt and 200 output tokens on average; SLO: TPOT p99 ≤
-/// 50 ms`.
+/// The load and the SLO in words, as in `10 requests/s, 1000 prompt and 200 output tokens each; SLO: TPOT p99 ≤ 50 ms`.
 pub(super) fn asked(workload: Option<&Workload>, bounds: &Slo) -> String {
     let load = workload.map(|workload| load(workload) + "; ").unwrap_or_default();
     format!("{load}SLO: {}", slo(bounds))
@@ -20,18 +21,92 @@ pub(super) fn asked(workload: Option<&Workload>, bounds: &Slo) -> String {
 
 /// The arrivals in words, as in `10 requests/s`.
 pub(super) fn arrivals(workload: &Workload) -> String {
+    let per_s = |rate: f64| format!("{} requests/s", significant(rate));
     match &workload.arrivals {
-        Arrivals::ClosedLoop { concurrency, .. } => {
-            format!("{} requests always in flight", grouped(*concurrency))
+        Arrivals::Poisson { rate } => per_s(*rate),
+        Arrivals::Constant { rate } => per_s(*rate) + " evenly spaced",
+        Arrivals::Gamma { rate, burstiness } => format!("{} of burstiness {burstiness}", per_s(*rate)),
+        Arrivals::Ramp { from, to, over_s } => {
+            let from = significant(*from);
+            format!("{from} to {} over {} s", per_s(*to), significant(*over_s))
         }
+        Arrivals::Burst { size: Some(size), every_s: Some(every) } => {
+            format!("{} requests at once every {} s", grouped(*size), significant(*every))
+        }
+        Arrivals::Offline | Arrivals::Burst { .. } => {
+            format!("{} requests, all at the start", grouped(workload.total()))
+        }
+        Arrivals::ClosedLoop { concurrency, think_s, .. } => match think_s.filter(|s| *s > 0.0) {
+            None => format!("{} requests always in flight", grouped(*concurrency)),
+            Some(think) => format!(
+                "{} users who think {} s on average before each request",
+                grouped(*concurrency),
+                significant(think)
+            ),
+        },
         Arrivals::Sessions { rate: Some(rate), .. } => format!("{} conversations/s", significant(*rate)),
         Arrivals::Sessions { concurrency, .. } => {
             format!("{} conversations at a time", grouped(concurrency.unwrap_or(0)))
         }
-        arrivals => match arrivals.rate() {
-            Some(rate) => format!("{} requests/s", significant(rate)),
-            None => "requests as they were recorded".to_owned(),
-        },
+        Arrivals::Trace { concurrency: Some(sessions), .. } => {
+            format!("{} recorded sessions at a time", grouped(*sessions))
+        }
+        arrivals @ Arrivals::Trace { scale, .. } => {
+            let rate = arrivals.rate().map_or_else(|| "requests".to_owned(), per_s);
+            match scale.filter(|scale| *scale != 1.0) {
+                None => rate + " as they were recorded",
+                Some(scale) => format!("{rate} as they were recorded, times scaled by {scale}"),
+            }
+        }
+    }
+}
+
+/// The parts of the load that not all loads have: turns, shared prefixes, images, adapters, classes, and the client's
+/// bound on requests in flight.
+pub(super) fn features(workload: &Workload) -> Vec<String> {
+    let mut parts = Vec::new();
+    if let Arrivals::Sessions { turns, think_s, .. } = &workload.arrivals {
+        let think = think_s.filter(|s| *s > 0.0);
+        let think =
+            think.map_or_else(String::new, |s| format!(", {} s of thinking between them", significant(s)));
+        parts.push(format!("{} a conversation, whose prompts repeat what was said{think}", turned(turns)));
+    }
+    let some = |share: f64| if share < 1.0 { format!(" by {}", percent(share)) } else { String::new() };
+    if let Some(prefix) = &workload.prefix {
+        let count =
+            if prefix.count > 1 { format!(" of {} prefixes", grouped(prefix.count)) } else { String::new() };
+        parts.push(format!("{} tokens shared{count}{}", grouped(prefix.length), some(prefix.share)));
+    }
+    if let Some(images) = &workload.images {
+        let size = match (images.tokens, images.width, images.height) {
+            (None, Some(width), Some(height)) => format!("{width} × {height} pixels"),
+            (tokens, ..) => format!("{} tokens", grouped(tokens.unwrap_or(0))),
+        };
+        parts.push(format!("{} image(s) of {size}", grouped(images.count)));
+    }
+    if let Some(adapters) = &workload.adapters {
+        parts.push(format!("{} LoRA adapters named{}", grouped(adapters.count), some(adapters.share)));
+    }
+    if !workload.classes.is_empty() {
+        let whole: f64 = workload.classes.iter().map(|class| class.share).sum();
+        let class =
+            |class: &roofcast::workload::Class| format!("{} {}", class.name, percent(class.share / whole));
+        parts.push(format!("classes {}", workload.classes.iter().map(class).collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(most) = workload.max_concurrency {
+        parts.push(format!("at most {} in flight", grouped(most)));
+    }
+    parts
+}
+
+/// The number of turns in words.
+fn turned(turns: &Length) -> String {
+    match turns {
+        Length::Tokens(count) | Length::Drawn(LengthKind::Fixed { value: count }) => {
+            format!("{} turns", grouped(*count))
+        }
+        Length::Drawn(LengthKind::Uniform { min, max }) => format!("{min} to {max} turns"),
+        Length::Drawn(_) => "turns of varying number".to_owned(),
     }
 }
 
@@ -51,10 +126,20 @@ pub(super) fn users(workload: &Workload) -> Option<String> {
     }
 }
 
-/// The lengths in words, as in `1000 prompt and 200 output tokens on average`.
+/// The lengths in words, as in `1000 prompt and 200 output tokens each`, or with percentiles if they vary.
 pub(super) fn lengths(workload: &Workload) -> String {
-    let [input, output] = [workload.input_mean(), workload.output_mean()];
-    format!("{input:.0} prompt and {output:.0} output tokens on average")
+    // The tokens of an image of some size depend on the model.
+    let images = workload.images.filter(|images| images.tokens.is_some());
+    let Ok(drawn) = DrawnLoad::of(&Workload { images, ..workload.clone() }, "workload") else {
+        let [input, output] = [workload.input_mean(), workload.output_mean()];
+        return format!("{input:.0} prompt and {output:.0} output tokens on average");
+    };
+    let part = |of: LengthStatistics, kind: &str| match of.constant {
+        true => format!("{:.0} {kind}", of.mean),
+        false => format!("{:.0} {kind} (p50 {}, p99 {})", of.mean, of.p50, of.p99),
+    };
+    let how = if drawn.input.constant && drawn.output.constant { "each" } else { "on average" };
+    format!("{} and {} tokens {how}", part(drawn.input, "prompt"), part(drawn.output, "output"))
 }
 
 /// The parts of load and SLO that are defaults, as in `prompt lengths, TTFT bound: not given`; `None` if there are none.

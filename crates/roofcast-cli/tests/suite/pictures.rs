@@ -69,7 +69,7 @@ fn sweeps_and_intensity_are_drawn() {
     let (run, svg) = drawn("simulate --requests 50 --sweep rate=1,10 --set slo.tpot_p99_ms=50");
     assert_eq!(run.code, 0, "{}", run.err);
     has(&svg, &["time to first token", "time per output token", "SLO: TPOT p99 50 ms", "within the SLO"]);
-    has(&svg, &["output tokens on average; SLO: ", ">rate: requests per second<"]);
+    has(&svg, &["output tokens each; SLO: ", ">rate: requests per second<"]);
     let (_, svg) = drawn("simulate --requests 20 --sweep scheduler=vllm,orca");
     has(&svg, &[">vllm<", ">orca<"]);
 }

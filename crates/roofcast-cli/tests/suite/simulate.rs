@@ -375,13 +375,13 @@ fn what_is_turned_away_is_counted_apart() {
 fn a_run_says_what_was_asked() {
     let base = "simulate --requests 40 --input-len 100 --output-len 20";
     let out = roofcast(&format!("{base} --rate 5")).out;
-    for line in ["load  5.00 requests/s, 100 prompt and 20 output tokens on average", "SLO   none"] {
+    for line in ["load  5.00 requests/s, 100 prompt and 20 output tokens each", "SLO   none"] {
         assert!(out.lines().any(|found| found == line), "{line}: {out}");
     }
     assert!(!out.contains("met the SLO"), "{out}");
     let out = roofcast(&format!("{base} --users 4 --ttft-p99 2s")).out;
     for line in [
-        "load   4 requests always in flight, 100 prompt and 20 output tokens on average",
+        "load   4 requests always in flight, 100 prompt and 20 output tokens each",
         "SLO    TTFT p99 ≤ 2000 ms",
     ] {
         assert!(out.lines().any(|found| found == line), "{line}: {out}");

@@ -11,7 +11,7 @@ use super::proof::Headroom;
 use super::quality::Quality;
 use super::space::{Candidate, CandidatePool, Cut, SearchSpace};
 use roofcast_ask::carbon::Grid;
-use roofcast_ask::spec::{Metric, Percentile, Slo, Spec};
+use roofcast_ask::spec::{Metric, Objective, Percentile, Slo, Spec};
 use roofcast_ask::summary::RunSummary;
 use roofcast_cost::bands::Bands;
 use roofcast_cost::coefficients::Evidence;
@@ -67,6 +67,10 @@ pub struct Plan {
     /// Accelerators outside the search: if the search lists accelerators, other ones with a price; else accelerators
     /// without a price.
     pub not_searched: Vec<String>,
+    /// Objective by which deployments are ranked: the number of accelerators if the requested one is known of none.
+    pub minimise: Objective,
+    /// Accelerators of the search without the price or power that the requested objective needs.
+    pub unpriced: Vec<String>,
     /// Reasons for skipped deployments, each with a count.
     pub left_out: Vec<LeftOut>,
     /// Engines that were not considered for disaggregation, each with the reason; empty if disaggregation was not

@@ -3,7 +3,7 @@
 //! Knows: means and quantiles of the requests that a run draws, and variants of the workload with more requests or
 //! longer prompts. Knows nothing about hardware.
 
-use roofcast_ask::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload};
+use roofcast_ask::workload::{Arrivals, DrawnLoad, Length, LengthKind, Prefix, Traffic, Workload};
 use roofcast_facts::error::Result;
 
 /// Number of requests drawn as a sample.
@@ -20,6 +20,8 @@ pub(super) struct TrafficDemand {
     pub(super) input: f64,
     /// Mean number of prompt tokens that cannot be in the prefix cache.
     pub(super) fresh: f64,
+    /// Mean number of prompt tokens that a prefix cache without bound does not have.
+    pub(super) uncached: f64,
     /// Mean number of generated tokens.
     pub(super) output: f64,
     /// True if prompts share tokens.
@@ -52,6 +54,10 @@ impl TrafficDemand {
             users: users(workload),
             input: workload.input_mean(),
             fresh: if shared { 0.0 } else { workload.input_mean() },
+            uncached: match shared {
+                true => DrawnLoad::of(workload, place)?.new_input,
+                false => workload.input_mean(),
+            },
             output: workload.output_mean(),
             shared,
             inputs: if shared || sessions { Vec::new() } else { sorted(|r| r.0) },

@@ -42,6 +42,8 @@ pub(super) struct Estimate {
     pub(super) limit_rates: ReplicaRates,
     /// Forecast requests per second with the fullest batch.
     pub(super) rates: ReplicaRates,
+    /// Forecast prompts per second of a replica for prefill, with a prefix cache without bound.
+    uncached_rate: f64,
     /// Number of requests in flight and rate at the highest load whose mean TPOT meets the bound; `None` if one request
     /// already misses it.
     pub(super) within: Option<(u64, f64)>,
@@ -100,6 +102,7 @@ impl Estimate {
             prompts,
             limit_rates: limit_rates(d, demand, most),
             rates: priced.rates(batch),
+            uncached_rate: 1e3 / priced.prompt_ms(d, demand.uncached.round().max(1.0) as u64),
             within: priced.highest(batch, bound, true),
             within_decode: priced.highest(batch, bound, false),
         }
@@ -108,7 +111,7 @@ impl Estimate {
     /// Ratio of prefill to decode replicas of this shape that balances the two, if prefill and decode were
     /// disaggregated.
     pub(super) fn prefill_per_decode(&self) -> f64 {
-        if self.rates.prefill > 0.0 { self.rates.decode / self.rates.prefill } else { 0.0 }
+        self.rates.decode / self.uncached_rate
     }
 }
 
@@ -139,12 +142,17 @@ impl Pricer {
         let mut pricer =
             Pricer { timing, context: demand.context(), output: demand.output.max(1.0), prompt_ms: 0.0 };
         let tokens = demand.fresh.round() as u64;
-        if let Some(each) = d.engine.max_num_batched_tokens.checked_div(tokens) {
-            let each = each.clamp(1, MOST_PROMPTS);
-            let lanes = d.parallelism.attention_dp * d.parallelism.pp;
-            pricer.prompt_ms = pricer.ms(&Batch::prefill(each * lanes, tokens)) / (each * lanes) as f64;
+        if tokens > 0 {
+            pricer.prompt_ms = pricer.prompt_ms(d, tokens);
         }
         pricer
+    }
+
+    /// Time in milliseconds of a prompt of `tokens` tokens that is computed together with others.
+    fn prompt_ms(&self, d: &Deployment, tokens: u64) -> f64 {
+        let each = (d.engine.max_num_batched_tokens / tokens).clamp(1, MOST_PROMPTS);
+        let lanes = d.parallelism.attention_dp * d.parallelism.pp;
+        self.ms(&Batch::prefill(each * lanes, tokens)) / (each * lanes) as f64
     }
 
     fn ms(&self, batch: &Batch) -> f64 {

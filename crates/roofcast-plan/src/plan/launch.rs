@@ -2,21 +2,26 @@
 //!
 //! Knows: flags of engines for parallelism, formats and settings, and cases without a command: the weight format
 //! requires a quantized checkpoint, or no engine runs on the chip. Knows nothing about performance, nor about clusters,
-//! see [`super::manifest`]. Sources of flags: `catalog/engines/vllm.toml` (0.32) and `catalog/engines/sglang.toml`
-//! (0.5), TensorRT-LLM `tensorrt_llm/commands/serve.py` (1.2), llama.cpp `common/arg.cpp`.
+//! see [`super::manifest`], nor about names of flags, which the tables of [`crate::command`] have. A key that a spec sets
+//! is in the command, or there is no command.
 
 mod line;
+mod sglang;
+#[cfg(test)]
+mod tests;
+mod vllm;
 
-use super::exchange;
 use super::nodes::{self, Names};
-use line::{CommandLine, quoted};
+use line::quoted;
+use roofcast_ask::command::{CommandLine, chosen, whole};
 use roofcast_ask::deployment::Deployment;
-use roofcast_ask::engine_settings::{LoraSettings, MICRO_BATCH};
-use roofcast_ask::spec::{EngineKind, QueuePolicy, SchedulerKind};
+use roofcast_ask::engine_settings::MICRO_BATCH;
+use roofcast_ask::spec::{AttentionBackend, EngineKind, QueuePolicy, SchedulerKind};
 use roofcast_cost::memory;
 use roofcast_facts::model::Checkpoint;
 use roofcast_facts::precision::Dtype;
 use serde::Serialize;
+pub(super) use vllm::vllm;
 
 /// Role of a replica in its fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -59,6 +64,9 @@ pub struct Launch {
     pub on_others: Option<String>,
     /// The reason why there is no command.
     pub note: Option<String>,
+    /// Keys of the spec that the forecast assumes and that no command sets, because servers choose them by themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assumed: Vec<&'static str>,
 }
 
 /// Words of a command, or the reason why there is none.
@@ -77,7 +85,8 @@ pub fn launches(deployment: &Deployment, model: &str, role: ReplicaRole, replica
                     Err(reason) => (None, None, Some(format!("none: {reason}"))),
                 };
             let (engine, nodes) = (engine.name(), nodes::count(deployment));
-            Launch { role, replicas, engine, nodes, command, on_others, note }
+            let assumed = chosen(deployment.requested_engine());
+            Launch { role, replicas, engine, nodes, command, on_others, note, assumed }
         })
         .collect();
     launches.sort_by_key(|launch| launch.engine != deployment.engine.kind().name());
@@ -88,7 +97,7 @@ pub fn launches(deployment: &Deployment, model: &str, role: ReplicaRole, replica
 pub(super) fn commands(d: &Deployment, model: &str, role: ReplicaRole) -> [(EngineKind, Words); 4] {
     [
         (EngineKind::Vllm, vllm(d, model, role)),
-        (EngineKind::Sglang, sglang(d, model, role)),
+        (EngineKind::Sglang, sglang::sglang(d, model, role)),
         (EngineKind::TensorrtLlm, tensorrt_llm(d, model, role)),
         (EngineKind::LlamaCpp, llama_cpp(d, role)),
     ]
@@ -166,11 +175,11 @@ fn on(d: &Deployment, engine: &str, kind: EngineKind) -> Result<(), String> {
     if kind != EngineKind::Vllm && gguf {
         return Err(format!("{engine} does not serve GGUF by its id"));
     }
-    planned(d)
+    planned(d, kind)
 }
 
-/// Checks that some engine schedules as `d` plans.
-fn planned(d: &Deployment) -> Result<(), String> {
+/// Checks that some engine schedules as `d` plans, and `kind` if it is planned.
+fn planned(d: &Deployment, kind: EngineKind) -> Result<(), String> {
     if d.engine.kind().scheduler().is_none() {
         return Err(format!("the plan is for {}, which has no server here", d.engine.name()));
     }
@@ -178,6 +187,9 @@ fn planned(d: &Deployment) -> Result<(), String> {
         [SchedulerKind::Vllm, SchedulerKind::Sglang, SchedulerKind::TensorrtLlm, SchedulerKind::LlamaCpp];
     if !serves.contains(&d.engine.scheduler) {
         return Err(format!("no server schedules as {} does", d.engine.scheduler.name()));
+    }
+    if d.engine.kind() == kind && kind.scheduler() != Some(d.engine.scheduler) {
+        return Err(format!("{} does not schedule as {} does", kind.name(), d.engine.scheduler.name()));
     }
     if d.engine.policy == QueuePolicy::Sjf {
         return Err("no server sorts its queue by the length of answers".into());
@@ -193,7 +205,7 @@ fn formats(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
                 "on TPU fp8 weights come from a checkpoint in that format: name it as the model".into()
             );
         }
-        Weights::Converted => line.set("--quantization", "fp8"),
+        Weights::Converted => line.set("quantization", "fp8")?,
         Weights::Unquantized => {
             let dtype = match d.weights.as_str() {
                 "fp16" => "float16",
@@ -201,156 +213,19 @@ fn formats(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
                 _ if !d.accelerator.has(Dtype::Bf16) && d.accelerator.has(Dtype::Fp16) => "float16",
                 _ => "bfloat16",
             };
-            line.set("--dtype", dtype);
+            line.word("--dtype", dtype);
         }
         Weights::Own => {}
     }
     let asked = d.requested_formats().kv.as_deref().is_some_and(|kv| kv != "auto");
     match d.kv.name {
-        "fp8" if asked => line.set("--kv-cache-dtype", "fp8_e4m3"),
+        "fp8" if asked => line.set("kv_cache", "fp8_e4m3")?,
         kv if asked && !["bf16", "fp16", "fp32", "16"].contains(&kv) => {
             return Err(format!("it keeps no {kv} KV cache"));
         }
         _ => {}
     }
     Ok(())
-}
-
-pub(super) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
-    on(d, "vLLM", EngineKind::Vllm)?;
-    let p = d.parallelism;
-    let mut line = CommandLine::of(&["vllm", "serve", model]);
-    formats(&mut line, d)?;
-    line.set("--tensor-parallel-size", p.tp);
-    line.beyond("--pipeline-parallel-size", p.pp, 1);
-    line.beyond("--decode-context-parallel-size", d.sequence_ranks, 1);
-    line.beyond("--data-parallel-size", p.attention_dp, 1);
-    match p.ep {
-        1 => {}
-        ep if ep == p.stage_ranks() => line.flag("--enable-expert-parallel"),
-        ep => {
-            return Err(format!(
-                "vLLM spreads experts over all {} ranks or none, not over {ep}",
-                p.stage_ranks()
-            ));
-        }
-    }
-    // A utilization of 1 stands for llama.cpp, which uses all of the memory; vLLM cannot.
-    if d.engine.gpu_memory_utilization < 1.0 {
-        line.set("--gpu-memory-utilization", d.engine.gpu_memory_utilization);
-    }
-    // vLLM applies both bounds to each data-parallel rank.
-    line.set("--max-num-seqs", d.seats().div_ceil(p.attention_dp));
-    line.set("--max-num-batched-tokens", d.engine.max_num_batched_tokens);
-    let asked = &d.engine;
-    let own = asked.vllm().copied().unwrap_or_default();
-    if let Some(n) = asked.max_model_len.or_else(|| longest_that_starts(d)) {
-        line.set("--max-model-len", n);
-    }
-    for (flag, value) in [
-        ("--num-gpu-blocks-override", asked.num_gpu_blocks),
-        ("--kv-cache-memory-bytes", asked.kv_cache_memory_bytes),
-        ("--max-num-active-seqs", own.max_num_active_seqs),
-        ("--max-num-queued-reqs", own.max_num_queued_reqs),
-        ("--max-num-queued-tokens", own.max_num_queued_tokens),
-        ("--prefill-schedule-interval", own.prefill_schedule_interval),
-        ("--long-prefill-token-threshold", own.long_prefill_token_threshold),
-        ("--block-size", asked.requested.block_size),
-    ] {
-        if let Some(value) = value {
-            line.set(flag, value);
-        }
-    }
-    for (flag, on) in [
-        ("enable-prefix-caching", asked.enable_prefix_caching),
-        ("enable-chunked-prefill", asked.enable_chunked_prefill),
-        ("async-scheduling", own.async_scheduling),
-    ] {
-        match on {
-            Some(true) => line.flag(&format!("--{flag}")),
-            Some(false) => line.flag(&format!("--no-{flag}")),
-            None => {}
-        }
-    }
-    adapters(&mut line, asked.lora.as_ref());
-    line.0.extend(exchange::vllm(d));
-    if let Some(tier) = asked.offload() {
-        line.set("--kv-offloading-size", tier.gib);
-    }
-    if asked.policy == QueuePolicy::Priority {
-        line.set("--scheduling-policy", "priority");
-    }
-    let on = [("--enforce-eager", asked.enforce_eager), ("--language-model-only", asked.language_model_only)];
-    on.into_iter().filter(|(_, on)| *on).for_each(|(flag, _)| line.flag(flag));
-    // A value of 0 would also disable graphs of decodes.
-    if let Some(tokens) = asked.requested.max_cudagraph_capture_size.filter(|tokens| *tokens > 0) {
-        line.set("--max-cudagraph-capture-size", tokens);
-    }
-    if role.hands_over() {
-        line.set("--kv-transfer-config", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#);
-    }
-    Ok(line.0)
-}
-
-/// Adds vLLM's flags for LoRA adapters.
-fn adapters(line: &mut CommandLine, settings: Option<&LoraSettings>) {
-    let Some(settings) = settings else { return };
-    line.flag("--enable-lora");
-    line.set("--max-loras", settings.max_loras);
-    line.set("--max-lora-rank", settings.max_lora_rank);
-    line.beyond("--max-cpu-loras", settings.max_cpu_loras, settings.max_loras);
-    if settings.fully_sharded {
-        line.flag("--fully-sharded-loras");
-    }
-}
-
-/// The longest request with which vLLM starts; `None` if it starts with the model's own maximum length.
-fn longest_that_starts(d: &Deployment) -> Option<u64> {
-    let longest = d.longest()?;
-    memory::start(d, longest).refusal.map(|refusal| refusal.longest).filter(|tokens| *tokens > 0)
-}
-
-fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
-    on(d, "SGLang", EngineKind::Sglang)?;
-    let p = d.parallelism;
-    let mut line = CommandLine::of(&["python", "-m", "sglang.launch_server", "--model-path", model]);
-    formats(&mut line, d)?;
-    // With data-parallel attention SGLang's tp is the number of all ranks.
-    line.set("--tp-size", p.stage_ranks());
-    line.beyond("--pp-size", p.pp, 1);
-    line.beyond("--dcp-size", d.sequence_ranks, 1);
-    if p.attention_dp > 1 {
-        line.set("--dp-size", p.attention_dp);
-        line.flag("--enable-dp-attention");
-    }
-    line.beyond("--ep-size", p.ep, 1);
-    line.0.extend(exchange::sglang(d));
-    // SGLang's fraction covers only weights and KV cache; vLLM's also covers activations.
-    let own = d.engine.kind() == EngineKind::Sglang;
-    let both = |rank: &memory::Rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0);
-    let fraction = if own { d.engine.gpu_memory_utilization } else { share(d, both) };
-    line.set("--mem-fraction-static", fraction);
-    line.set("--max-running-requests", d.seats());
-    let whole = d.engine.enable_chunked_prefill == Some(false);
-    // SGLang divides its chunk among ranks; another engine's budget is a rank's.
-    let ranks = if own { 1 } else { p.attention_dp };
-    let chunk = (d.engine.max_num_batched_tokens * ranks).to_string();
-    line.set("--chunked-prefill-size", if whole { "-1".to_owned() } else { chunk });
-    if let Some(n) = d.engine.max_model_len {
-        line.set("--context-length", n);
-    }
-    if d.engine.enable_prefix_caching == Some(false) {
-        line.flag("--disable-radix-cache");
-    }
-    if d.engine.policy == QueuePolicy::Priority {
-        line.flag("--enable-priority-scheduling");
-    }
-    match role {
-        ReplicaRole::Replica | ReplicaRole::Beside => {}
-        ReplicaRole::Prefill => line.set("--disaggregation-mode", "prefill"),
-        ReplicaRole::Decode => line.set("--disaggregation-mode", "decode"),
-    }
-    Ok(line.0)
 }
 
 /// Smallest fraction, over the ranks, of a part of the memory in the memory that is not taken; rounded down to
@@ -372,9 +247,6 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
             "TensorRT-LLM takes fp8 weights from a checkpoint in that format: name it as the model".into()
         );
     }
-    if d.engine.policy == QueuePolicy::Priority {
-        return Err("trtllm-serve has no flag for priorities".into());
-    }
     if d.requested_formats().kv.as_deref().is_some_and(|kv| kv != "auto") {
         return Err("TensorRT-LLM takes the format of its KV cache from a YAML file, not from flags".into());
     }
@@ -384,31 +256,36 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
                 .into(),
         );
     }
-    let mut line = CommandLine::of(&["trtllm-serve", model, "--backend", "pytorch"]);
-    line.set("--tp_size", p.stage_ranks());
-    line.beyond("--pp_size", p.pp, 1);
-    line.beyond("--ep_size", p.ep, 1);
-    line.set(
-        "--kv_cache_free_gpu_memory_fraction",
-        share(d, |rank| {
-            let taken = rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
-            (rank.kv_bytes.as_f64(), taken.as_f64())
-        }),
-    );
-    line.set("--max_batch_size", d.engine.max_num_seqs);
-    line.set("--max_num_tokens", d.engine.max_num_batched_tokens);
+    let mut line =
+        CommandLine::of(EngineKind::TensorrtLlm, &["trtllm-serve", model, "--backend", "pytorch"])?;
+    line.set("parallelism.tp", whole(p.stage_ranks()))?;
+    line.beyond("parallelism.pp", p.pp, 1)?;
+    line.beyond("parallelism.ep", p.ep, 1)?;
+    let free = share(d, |rank| {
+        let taken = rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
+        (rank.kv_bytes.as_f64(), taken.as_f64())
+    });
+    line.set("engine.gpu_memory_utilization", free)?;
+    line.set("engine.max_num_seqs", whole(d.engine.max_num_seqs))?;
+    line.set("engine.max_num_batched_tokens", whole(d.engine.max_num_batched_tokens))?;
+    if d.engine.enable_prefix_caching == Some(false) {
+        line.set("no_reuse", true)?;
+    }
+    line.covers(&["engine.enable_prefix_caching", "engine.enable_chunked_prefill"]);
+    line.rest(d.requested_engine())?;
     // TensorRT-LLM, unlike other engines, splits prompts only with a flag.
     let own = d.engine.scheduler == SchedulerKind::TensorrtLlm;
     if d.engine.enable_chunked_prefill.unwrap_or(!own) {
-        line.flag("--enable_chunked_prefill");
+        line.set("engine.enable_chunked_prefill", true)?;
     }
-    Ok(line.0)
+    Ok(line.words())
 }
 
 fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
     if d.engine.kind() != EngineKind::LlamaCpp {
         return Err("it serves GGUF files; plan with engine.name = \"llama.cpp\" and a GGUF format".into());
     }
+    planned(d, EngineKind::LlamaCpp)?;
     if role.hands_over() || d.parallelism.count() > d.parallelism.tp {
         return Err("llama.cpp has no pools, stages or data-parallel ranks over processes".into());
     }
@@ -423,27 +300,34 @@ fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
         return Err("llama.cpp sizes its cache by -c, not by blocks or bytes".into());
     };
     let slots = &d.engine.slots;
-    let mut line = CommandLine::of(&["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", "on", "-cb"]);
-    line.set("-np", slots.count);
-    line.set("-c", pool.cells);
+    let fused = if d.engine.attention_backend == Some(AttentionBackend::Naive) { "off" } else { "on" };
+    let words = ["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", fused, "-cb"];
+    let mut line = CommandLine::of(EngineKind::LlamaCpp, &words)?;
+    line.set("slots", whole(slots.count))?;
+    line.set("context", whole(pool.cells))?;
     if pool.unified {
-        line.flag("-kvu");
+        line.set("unified", true)?;
     }
     if let Some(tokens) = d.engine.requested.max_num_batched_tokens {
-        line.set("-b", tokens);
+        line.set("engine.max_num_batched_tokens", whole(tokens))?;
     }
-    if slots.n_ubatch != MICRO_BATCH {
-        line.set("-ub", slots.n_ubatch);
-    }
+    line.beyond("engine.n_ubatch", slots.n_ubatch, MICRO_BATCH)?;
     if slots.swa_full {
-        line.flag("--swa-full");
+        line.set("engine.swa_full", true)?;
     }
+    line.covers(&["engine.n_ctx", "engine.kv_unified", "engine.swa_full"]);
     if d.parallelism.tp > 1 {
-        line.set("-sm", "row");
+        line.set("split_mode", "row")?;
+        line.set("tensor_split", vec!["1"; d.parallelism.tp as usize].join(","))?;
     }
     if d.kv.name.starts_with('q') {
-        line.set("-ctk", d.kv.name);
-        line.set("-ctv", d.kv.name);
+        line.set("cache_k", d.kv.name)?;
+        line.set("cache_v", d.kv.name)?;
     }
-    Ok(line.0)
+    line.covers(&["engine.max_num_seqs", "engine.max_model_len"]);
+    if d.engine.enable_chunked_prefill == Some(true) {
+        line.covers(&["engine.enable_chunked_prefill"]);
+    }
+    line.rest(d.requested_engine())?;
+    Ok(line.words())
 }

@@ -19,6 +19,7 @@ use roofcast_facts::error::Result;
 use roofcast_sim::fleet::results::Sample;
 use roofcast_sim::simulate::Simulation;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Number of simulations that are requested at one time.
 const WAVE: usize = 8;
@@ -89,6 +90,22 @@ impl Search<'_> {
             Objective::Accelerators => Some(count),
             Objective::Energy => self.watts(candidate).map(|watts| watts / tokens.unwrap_or(1.0)),
         }
+    }
+
+    /// The accelerators whose price or power, which the objective needs, is unknown. If no other candidate is left,
+    /// candidates are ranked by their number of accelerators.
+    pub(super) fn fall_back(&mut self) -> Vec<String> {
+        let unknown = |chip: &&Arc<Accelerator>| match self.objective {
+            Objective::CostPerHour | Objective::CostPerMillionTokens => chip.price.is_none(),
+            Objective::Energy => chip.most_watts().is_none(),
+            Objective::Accelerators => false,
+        };
+        let unpriced: Vec<String> =
+            self.judge.space.chips.iter().filter(unknown).map(|chip| chip.id.clone()).collect();
+        if !unpriced.is_empty() && self.candidates.iter().all(|c| self.value(c).is_none()) {
+            self.objective = Objective::Accelerators;
+        }
+        unpriced
     }
 
     /// Dollars per hour of all accelerators and host tiers; `None` if an accelerator has no price.

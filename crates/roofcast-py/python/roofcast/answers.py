@@ -1408,6 +1408,10 @@ class Launch(Part):
     note: str | None
     """The reason why there is no command."""
 
+    assumed: list[str] | None = None
+    """Keys of the spec that the forecast assumes and that no command sets, because servers choose them by
+    themselves."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class LeftOut(Part):

@@ -59,7 +59,7 @@ impl EngineConfig {
         ranks: Option<RankSettings>,
     ) -> Result<(EngineConfig, Policy)> {
         let spec = &deployment.engine;
-        let own = spec.own()?;
+        let own = spec.own();
         let profile = Profile::of(spec.scheduler);
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
@@ -106,8 +106,7 @@ impl EngineConfig {
             enable_chunked_prefill: chunks(spec, &profile),
             scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl,
             prefixes,
-            watermark_blocks: (share("watermark", spec.watermark)? * (blocks + profile.null_blocks) as f64)
-                as u64,
+            watermark_blocks: (spec.watermark * (blocks + profile.null_blocks) as f64) as u64,
             order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
             polling: polling(spec, budget, attention_dp),
             ahead: profile.decides_ahead && spec.is_in_order() && spec.overlaps(),
@@ -124,7 +123,7 @@ impl EngineConfig {
             },
             contiguous: profile.reserves && spec.kv_layout.is_none_or(|l| l == KvLayout::Contiguous),
             layout: spec.kv_layout,
-            swap_tokens: swap_tokens(deployment, spec, context)?,
+            swap_tokens: swap_tokens(deployment, spec, context),
             host: memory::host_tier(deployment, blocks * block_size * engines)?
                 .map(|host| host.of_rank(engines, block_size)),
             scheduler: spec.scheduler,
@@ -194,10 +193,6 @@ fn usable_blocks(spec: &EngineSettings, profile: &Profile, room: u64) -> Result<
             format!("{room} blocks after the weights"),
             "more memory or smaller weights (`roofcast capacity` says how much is missing), or num_gpu_blocks",
         )),
-        Some(asked) if asked <= reserved || asked >= u64::from(u32::MAX) => {
-            let accepted = "2 to 2^32 blocks; vLLM keeps one of them for itself";
-            Err(Error::field("engine", "num_gpu_blocks", asked, accepted))
-        }
         asked => Ok(asked.unwrap_or(room).min(u64::from(u32::MAX) - 1) - reserved),
     }
 }
@@ -247,7 +242,7 @@ fn within_budget(spec: &EngineSettings, max_num_seqs: u64, budget: u64) -> Resul
 /// The steps in which waiting requests are considered.
 fn polling(spec: &EngineSettings, budget: u64, ranks: u64) -> PollingConfig {
     let held = match spec.own() {
-        Ok(Own::TensorrtLlm(own)) => Some(own),
+        Own::TensorrtLlm(own) => Some(own),
         _ => None,
     };
     let balance_steps = held.and_then(|own| own.balance_steps).filter(|_| ranks > 1);
@@ -261,21 +256,11 @@ fn polling(spec: &EngineSettings, budget: u64, ranks: u64) -> PollingConfig {
     }
 }
 
-fn share(field: &str, value: f64) -> Result<f64> {
-    if (0.0..1.0).contains(&value) {
-        return Ok(value);
-    }
-    Err(Error::field("engine", field, value, "0 to below 1"))
-}
-
 /// KV-cache tokens that fit in the swap space: `swap_space` GiB of host memory per accelerator.
-fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> Result<u64> {
+fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> u64 {
     let gib = spec.swap_space;
-    if !(0.0..=1e6).contains(&gib) {
-        return Err(Error::field("engine", "swap_space", gib, "0 to 10^6 GiB"));
-    }
     let one = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
-    Ok((gib * f64::from(1 << 30) / one.max(1.0)) as u64)
+    (gib * f64::from(1 << 30) / one.max(1.0)) as u64
 }
 
 /// Refuses settings that the scheduler does not support.
@@ -289,13 +274,7 @@ fn check(spec: &EngineSettings, profile: &Profile, config: &EngineConfig) -> Res
         return Err(Error::field("engine", "prefill_schedule_interval", steps, accepted));
     }
     check_prefixes(spec, config)?;
-    check_layout(spec, profile)?;
-    let fixed = profile.only_block_size.filter(|size| *size != u64::from(config.block_size));
-    if let Some(size) = fixed {
-        let accepted = format!("{size}: {} keeps its cache by the token", name(spec.scheduler));
-        return Err(Error::field("engine", "block_size", config.block_size, accepted));
-    }
-    Ok(())
+    check_layout(spec, profile)
 }
 
 /// Name of a scheduler in a spec.

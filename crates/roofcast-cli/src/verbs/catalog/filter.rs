@@ -45,7 +45,11 @@ impl Filter {
         self.found(names.into_iter().chain(listed.names.iter().copied()))
             && begins(&self.family, &line.family)
             && is(&self.vendor, &line.vendor)
-            && self.memory.is_none_or(|wanted| wanted.holds(line.size().as_f64() / GIB))
+            && self.memory.is_none_or(|wanted| match (wanted.alone, line.kind) {
+                // A model passes if its weights fit an accelerator of this memory.
+                (Some(gib), EntryKind::Model) => line.size().as_f64() / GIB <= gib,
+                _ => wanted.holds(line.size().as_f64() / GIB),
+            })
             && self.price.is_none_or(|wanted| line.usd_per_hour.is_some_and(|p| wanted.holds(p)))
             && self.format.as_ref().is_none_or(|f| match line.kind {
                 EntryKind::Accelerator => f.computed(&line.formats),

@@ -49,6 +49,9 @@ pub(crate) struct Answer<'a> {
     points: &'a [Point],
     /// True if points are missing because Ctrl-C or SIGTERM came before they were computed.
     interrupted: bool,
+    /// Values at which there is no such deployment, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<String>,
 }
 
 /// A question: what varies, and what is constant.
@@ -69,6 +72,8 @@ struct Space {
     output: Option<u64>,
     /// True if a signal came before every deployment was compiled.
     interrupted: bool,
+    /// Values of degrees of parallelism at which there is no deployment, each with the reason.
+    skipped: Vec<String>,
 }
 
 /// A sweep that has been computed, as far as it was not interrupted.
@@ -109,6 +114,9 @@ pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) 
             show::text(&format!("PARTIAL: interrupted when {done}\n\n"))?;
         }
         space.print(args.output.csv, points)?;
+        if !args.output.csv {
+            show::text(&said(&swept.skipped()))?;
+        }
     }
     Ok(if swept.interrupted() { exit::invalid() } else { ExitCode::SUCCESS })
 }
@@ -137,6 +145,16 @@ impl Swept {
         Ok(Swept { space, points, all })
     }
 
+    /// Values at which there is no deployment, each with the reason.
+    fn skipped(&self) -> Vec<String> {
+        let valid = |value: &Value| self.points.iter().any(|point| point.values.contains(value));
+        let tp = self.space.dimensions.iter().find(|d| d.path == "tp" && !self.interrupted());
+        let values = tp.iter().flat_map(|d| &d.values).filter(|value| !valid(value));
+        let own = values
+            .map(|value| format!("tp = {value}: no divisor of the model's heads and of the accelerators"));
+        self.space.skipped.iter().cloned().chain(own).collect()
+    }
+
     fn interrupted(&self) -> bool {
         self.points.len() < self.all
     }
@@ -147,6 +165,7 @@ impl Swept {
             sweep: self.space.dimensions.iter().map(|d| d.path.as_str()).collect(),
             points: &self.points,
             interrupted: self.interrupted(),
+            skipped: self.skipped(),
         }
     }
 
@@ -187,15 +206,23 @@ impl Space {
             dimensions.iter().filter(|d| !KEYS.contains(&d.path.as_str())).cloned().collect();
         let wanted = product(&of_spec);
         let all = wanted.len();
-        let mut machines = Vec::new();
+        let (mut machines, mut illegal) = (Vec::new(), Vec::new());
         for values in wanted {
-            if !watch(machines.len() as u64, all as u64) {
+            if !watch((machines.len() + illegal.len()) as u64, all as u64) {
                 break;
             }
-            machines.push(machine(question.step, source, &of_spec, values)?);
+            match machine(question.step, source, &of_spec, values) {
+                Ok(machine) => machines.push(machine),
+                Err(error) if dimensions::is_illegal(&of_spec, &error) => illegal.push(error),
+                Err(error) => return Err(error),
+            }
         }
-        let interrupted = machines.len() < all;
-        Ok(Space { machines, dimensions, step, output: question.step.output_len, interrupted })
+        let interrupted = machines.len() + illegal.len() < all;
+        if machines.is_empty() && !illegal.is_empty() {
+            return Err(illegal.remove(0));
+        }
+        let skipped = illegal.iter().map(|error| format!("{error:#}")).collect();
+        Ok(Space { machines, dimensions, step, output: question.step.output_len, interrupted, skipped })
     }
 
     /// Prints the points as a table for people or as CSV; prints nothing without points.
@@ -242,6 +269,11 @@ impl Space {
         let abouts: Vec<_> = self.machines.iter().map(|m| About::of(&m.forecaster.deployment)).collect();
         common_title(&abouts)
     }
+}
+
+/// The skipped values in lines; empty without any.
+pub(crate) fn said(skipped: &[String]) -> String {
+    skipped.iter().map(|value| table::line(&format!("skipped: {value}"))).collect()
 }
 
 /// Compiles the deployment at `values` of the spec's keys.

@@ -21,6 +21,11 @@ pub(super) fn launch(all: &[Launch]) -> String {
             _ => String::new(),
         };
         text += &format!("start {what} with {}{first}\n\n  {how}\n\n", l.engine);
+        if !l.assumed.is_empty() && l.command.is_some() {
+            let keys = l.assumed.join(", ");
+            text += &table::line(&format!("not in the command, because a server chooses by itself: {keys}"));
+            text += "\n";
+        }
         if let Some(command) = &l.on_others {
             text +=
                 &format!("  and on each other, RANK being its number from 1\n\n  {}\n\n", folded(command));

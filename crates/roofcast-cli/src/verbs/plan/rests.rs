@@ -8,6 +8,7 @@ use roofcast::bands::Bands;
 use roofcast::coefficients::Evidence;
 use roofcast::kernel_time::Timed;
 use roofcast::plan::{Choice, Plan};
+use roofcast::spec::{Objective, SearchSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A row of an answer, with the evidence for its forecast.
@@ -75,6 +76,28 @@ fn versions(rows: &[Row]) -> String {
         )) + "\n"
     };
     differ.map(line).collect()
+}
+
+/// The accelerators whose price or power is unknown, what that means for the answer, and the flag that helps; empty if
+/// there are none.
+pub(super) fn unpriced(found: &Plan, search: &SearchSpec) -> String {
+    let Some(first) = found.unpriced.first() else { return String::new() };
+    let ids = found.unpriced.join(", ");
+    let (lacks, flag) = match search.minimise {
+        Objective::Energy => ("power", format!("--set 'search.power_w={{ {first} = WATTS }}'")),
+        _ => ("price", format!("--price {first}=DOLLARS_PER_HOUR")),
+    };
+    let line = match found.minimise {
+        Objective::Accelerators => format!(
+            "NO {}: the catalog has none of {ids}, so deployments are ranked by their number of accelerators; {flag} ranks \
+             them by the {lacks}",
+            lacks.to_uppercase()
+        ),
+        _ => format!(
+            "LEFT OUT: {ids}, of which the catalog has no {lacks}; {flag} compares it with the others"
+        ),
+    };
+    table::line(&line) + "\n"
 }
 
 /// Text of the accelerators that a default search leaves out; empty if the user `chose` the accelerators.

@@ -36,8 +36,9 @@ pub(super) fn people(
     if !found.assumptions.is_empty() {
         text += &(assumed(&found.assumptions) + "\n");
     }
+    text += &rests::unpriced(found, &spec.search.clone().unwrap_or_default());
     if found.interrupted {
-        text += &partial(found, answer.minimise);
+        text += &partial(found, found.minimise);
     }
     if let Some(now) = answer.current {
         text += &current(now, found);
@@ -149,6 +150,13 @@ fn partial(found: &Plan, minimise: Objective) -> String {
 /// The result if no deployment met the SLO, or none before the search was stopped.
 fn none(found: &Plan) -> String {
     let told = match (found.is_open(), found.simulated) {
+        (false, 0) if !found.unpriced.is_empty() && found.minimise != Objective::Accelerators => {
+            "no deployment with a price meets the SLO; the nearest ones"
+        }
+        // Without a price the question has no answer yet, and these deployments are the nearest to the bounds.
+        (false, _) if !found.unpriced.is_empty() => {
+            "none of the deployments ranked by number meets the SLO; the nearest ones"
+        }
         (false, _) => "no deployment meets the SLO; the nearest ones",
         (true, 0) => {
             return "unknown whether a deployment meets the SLO: none was simulated\n\n".to_owned();

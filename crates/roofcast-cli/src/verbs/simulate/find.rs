@@ -306,7 +306,9 @@ impl Search {
 
 fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
     let mut text = answer.about.title();
-    let lengths = spec.workload.as_ref().map(|workload| ("lengths", question::lengths(workload)));
+    let lengths = spec.workload.as_ref().map(|workload| {
+        ("lengths", [vec![question::lengths(workload)], question::features(workload)].concat().join("; "))
+    });
     let users = spec.workload.as_ref().and_then(question::users).map(|users| ("users", users));
     let slo = [("SLO", question::slo(&spec.slo))];
     text += &table::pairs(&lengths.into_iter().chain(users).chain(slo).collect::<Vec<_>>());

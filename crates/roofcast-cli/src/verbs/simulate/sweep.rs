@@ -15,6 +15,7 @@ use crate::show::picture::{Picture, pictures};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, Document};
+use crate::verbs::limits::sweep::said;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use roofcast::report;
@@ -44,6 +45,9 @@ pub(crate) struct Sweep<'a> {
     sweep: Vec<&'a str>,
     /// True if values are missing because Ctrl-C came before their runs had ended.
     interrupted: bool,
+    /// Values at which there is no such deployment, each with the reason.
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    skipped: &'a [String],
     /// Runs in the order of the combinations, the last key varying fastest.
     points: Vec<Point<'a>>,
 }
@@ -90,6 +94,8 @@ pub(crate) struct Space {
     sources: Vec<Source>,
     dimensions: Vec<Dimension>,
     points: Vec<Vec<Value>>,
+    /// Values of degrees of parallelism at which there is no deployment, each with the reason.
+    skipped: Vec<String>,
     leap: bool,
     /// Number of concurrent runs; `None` for the number of cores.
     threads: Option<u64>,
@@ -99,6 +105,7 @@ pub(crate) struct Space {
 pub(crate) struct Swept {
     dimensions: Vec<Dimension>,
     runs: Vec<Run>,
+    skipped: Vec<String>,
     /// Number of runs of the whole sweep.
     all: usize,
 }
@@ -121,14 +128,35 @@ impl Space {
     fn of(args: &SimulateArgs) -> Result<Space> {
         let (sources, dimensions) = (sources(args)?, dimensions(args)?);
         let points = product(&dimensions);
-        Ok(Space { sources, dimensions, points, leap: !args.no_leap, threads: args.threads })
+        let (skipped, leap) = (Vec::new(), !args.no_leap);
+        Space { sources, dimensions, points, skipped, leap, threads: args.threads }.legal()
+    }
+
+    /// The combinations at which there is a deployment, if degrees of parallelism vary.
+    fn legal(mut self) -> Result<Space> {
+        let mut illegal = Vec::new();
+        if self.dimensions.iter().any(|d| d.path.starts_with("parallelism.")) {
+            for values in std::mem::take(&mut self.points) {
+                match self.cell(&values) {
+                    Err(error) if dimensions::is_illegal(&self.dimensions, &error) => illegal.push(error),
+                    // Other errors are reported when the runs are computed.
+                    _ => self.points.push(values),
+                }
+            }
+        }
+        if self.points.is_empty() && !illegal.is_empty() {
+            return Err(illegal.remove(0));
+        }
+        self.skipped = illegal.iter().map(|error| format!("{error:#}")).collect();
+        Ok(self)
     }
 
     /// The sweep of one key of a spec that came over the network.
     pub(crate) fn received(source: Source, sweep: &str) -> Result<Space> {
         let dimensions = vec![Dimension::read(sweep, &[], &[])?];
         let points = product(&dimensions);
-        Ok(Space { sources: vec![source], dimensions, points, leap: true, threads: None })
+        Space { sources: vec![source], dimensions, points, skipped: Vec::new(), leap: true, threads: None }
+            .legal()
     }
 
     fn pool(&self) -> Result<rayon::ThreadPool> {
@@ -206,7 +234,7 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
     };
     let swept = Swept::of(space, &told, &|_| progress.goes_on())?;
     drop(progress);
-    let Swept { dimensions, runs, all } = &swept;
+    let Swept { dimensions, runs, skipped, all } = &swept;
     let interrupted = swept.interrupted();
     // A picture needs at least one run.
     if let Some(picture) = picture.filter(|_| !runs.is_empty()) {
@@ -223,7 +251,7 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
         }
         if !runs.is_empty() {
             let gap = if interrupted { "\n" } else { "" };
-            show::text(&(gap.to_owned() + &rows::people(dimensions, runs)))?;
+            show::text(&(gap.to_owned() + &rows::people(dimensions, runs) + &said(skipped)))?;
         }
     }
     let served = runs.iter().any(|run| run.simulation.summary.completed > 0);
@@ -250,7 +278,7 @@ impl Swept {
             space.pool()?.install(|| space.points.par_iter().map(one).collect());
         let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
         runs.retain(|run| !run.simulation.interrupted);
-        Ok(Swept { dimensions: space.dimensions, runs, all })
+        Ok(Swept { dimensions: space.dimensions, runs, skipped: space.skipped, all })
     }
 
     fn interrupted(&self) -> bool {
@@ -261,6 +289,7 @@ impl Swept {
         Sweep {
             sweep: self.dimensions.iter().map(|d| d.path.as_str()).collect(),
             interrupted: self.interrupted(),
+            skipped: &self.skipped,
             points: self.runs.iter().map(Run::point).collect(),
         }
     }

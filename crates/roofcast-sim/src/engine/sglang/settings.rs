@@ -30,7 +30,7 @@ pub(crate) struct SglangConfig {
 impl SglangConfig {
     /// Settings of one replica from `settings`; pool size and `max_num_seqs` are those in `config`.
     pub(crate) fn resolve(settings: &EngineSettings, config: &EngineConfig) -> Result<SglangConfig> {
-        let Own::Sglang(own) = settings.own()? else {
+        let Own::Sglang(own) = settings.own() else {
             return Err(Error::field("engine", "scheduler", config.scheduler.name(), "sglang"));
         };
         let version = settings.release.version.as_deref();

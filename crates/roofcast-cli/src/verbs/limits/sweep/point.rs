@@ -2,7 +2,7 @@
 
 use super::Step;
 use roofcast::batch::Batch;
-use roofcast::capacity::reshaped;
+use roofcast::capacity::widened;
 use roofcast::cost::{Bottleneck, Cost, cost};
 use roofcast::limits::{LimitsQuestion, decode};
 use roofcast::memory;
@@ -97,9 +97,8 @@ impl Asked<'_> {
         };
         let asked = self.question();
         let deployment = &self.machine.forecaster.deployment;
-        let parallelism = deployment.parallelism;
         let ranks =
-            self.key("tp").map_or(parallelism.count(), |tp| tp * parallelism.pp * parallelism.replicas);
+            self.widened(deployment)?.map_or(deployment.parallelism.count(), |d| d.parallelism.count());
         let price = deployment.accelerator.price.as_ref().map(|p| p.usd_per_hour * ranks as f64);
         let hours = one.forecast.seconds() / 3600.0;
         Some(Point {
@@ -148,7 +147,7 @@ impl Asked<'_> {
     /// True if memory holds the KV cache of the step's sequences, on the deployment or, in a sweep of `tp`, on that
     /// number of ranks.
     fn fits(&self, deployment: &Deployment) -> bool {
-        let other = self.key("tp").and_then(|tp| reshaped(deployment, tp, deployment.parallelism.pp));
+        let other = self.widened(deployment).flatten();
         let deployment = other.as_ref().unwrap_or(deployment);
         let q = self.question();
         let (sequences, tokens) = match self.step {
@@ -165,8 +164,14 @@ impl Asked<'_> {
             Step::Prefill => (q.prefill, cost(forecaster, &Batch::prefill(1, q.prefill), q.utilization)),
             Step::Decode | Step::Position => (q.batch, decode(forecaster, &q)),
         };
-        let Some(tp) = self.key("tp") else { return Some(price(forecaster)) };
-        let deployment = &forecaster.deployment;
-        Some(price(&forecaster.reshaped(reshaped(deployment, tp, deployment.parallelism.pp)?)))
+        Some(match self.widened(&forecaster.deployment)? {
+            None => price(forecaster),
+            Some(other) => price(&forecaster.reshaped(other)),
+        })
+    }
+
+    /// In a sweep of `tp`, `deployment` with that degree; `Some(None)` in another sweep, `None` if it is not valid.
+    fn widened(&self, deployment: &Deployment) -> Option<Option<Deployment>> {
+        self.key("tp").map_or(Some(None), |tp| widened(deployment, tp).map(Some))
     }
 }

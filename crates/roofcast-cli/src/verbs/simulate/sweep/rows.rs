@@ -43,9 +43,11 @@ pub(super) fn asked(runs: &[Run]) -> Vec<(&'static str, String)> {
         let first = of(runs.first()?)?;
         runs.iter().all(|run| of(run).as_ref() == Some(&first)).then_some(first)
     };
+    let features: fn(&Workload) -> String = |workload| question::features(workload).join(", ");
     let part = |say: fn(&Workload) -> String| common(&|run| run.workload.as_ref().map(say));
     let load: Vec<String> =
-        [part(question::arrivals), part(question::lengths)].into_iter().flatten().collect();
+        [part(question::arrivals), part(question::lengths), part(features)].into_iter().flatten().collect();
+    let load = load.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
     let load = (!load.is_empty()).then(|| ("load", load.join(", ")));
     let slo = common(&|run| Some(question::slo(&run.slo))).map(|slo| ("SLO", slo));
     load.into_iter().chain(slo).collect()
