@@ -771,6 +771,7 @@ export interface LimitsSweepDocument {
   sweep: string[];
   points: LimitsPoint[];
   interrupted: boolean;
+  skipped?: string[];
 }
 
 export interface Link {
@@ -904,7 +905,6 @@ export interface PlanDocument {
   schema: string;
   model: string;
   cost: "limit" | "forecast";
-  minimise: "cost_per_hour" | "cost_per_million_tokens" | "accelerators" | "energy";
   considered: number;
   pruned: Pruned;
   simulated: number;
@@ -925,6 +925,8 @@ export interface PlanDocument {
   ranked: Choice[];
   nearest: Near[];
   not_searched: string[];
+  minimise: "cost_per_hour" | "cost_per_million_tokens" | "accelerators" | "energy";
+  unpriced: string[];
   left_out: LeftOut[];
   not_apart: string[];
   smallest: SmallestCount[];
@@ -1335,6 +1337,7 @@ export interface SweepDocument {
   schema: string;
   sweep: string[];
   interrupted: boolean;
+  skipped?: string[];
   points: Point[];
 }
 

@@ -205,10 +205,10 @@ mod tests {
 
     #[test]
     fn ranges_leave_bounds_out() {
-        assert_eq!(gibibytes("80"), Ok(Range { from: 80.0, to: f64::MAX }));
-        assert_eq!(gibibytes("..24"), Ok(Range { from: 0.0, to: 24.0 }));
-        assert_eq!(usd("2.5"), Ok(Range { from: 0.0, to: 2.5 }));
-        assert_eq!(usd("1..2.5"), Ok(Range { from: 1.0, to: 2.5 }));
+        assert_eq!(gibibytes("80"), Ok(Range { from: 80.0, to: f64::MAX, alone: Some(80.0) }));
+        assert_eq!(gibibytes("..24"), Ok(Range { from: 0.0, to: 24.0, alone: None }));
+        assert_eq!(usd("2.5"), Ok(Range { from: 0.0, to: 2.5, alone: None }));
+        assert_eq!(usd("1..2.5"), Ok(Range { from: 1.0, to: 2.5, alone: None }));
         for wrong in ["", "..", "x", "-1", "3..2", "nan", "1..x"] {
             assert!(gibibytes(wrong).is_err() && usd(wrong).is_err(), "{wrong}");
         }

@@ -24,7 +24,7 @@ use roofcast::Model;
 use roofcast::plan::{Choice, Current, Plan, PlanQuestion, Trial, current, plan};
 use roofcast::report::tradeoff;
 use roofcast::simulate::Simulation;
-use roofcast::spec::{CostKind, Objective};
+use roofcast::spec::CostKind;
 use serde::Serialize;
 use std::process::ExitCode;
 use view::View;

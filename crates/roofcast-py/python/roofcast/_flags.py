@@ -777,6 +777,8 @@ class PlanFlags(TypedDict, total=False):
     forecast [default: 0.8]"""
     minimise: Word | None
     """Objective to minimise: cost_per_hour, cost_per_million_tokens, accelerators or energy [default: cost_per_hour]"""
+    price: Word | None
+    """Dollars per accelerator per hour, by catalog id, as in { h100-sxm = 2.1 } [default: the catalog's]"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None

@@ -2866,6 +2866,9 @@ class LimitsSweep(Document):
     assumptions: list[str] | None = None
     """Assumptions for settings that the input does not contain, one sentence each."""
 
+    skipped: list[str] | None = None
+    """Values at which there is no such deployment, each with the reason."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class LimitsCompare(Document):
@@ -3299,6 +3302,9 @@ class Sweep(Document):
     points: list[Point]
     """Runs in the order of the combinations, the last key varying fastest."""
 
+    skipped: list[str] | None = None
+    """Values at which there is no such deployment, each with the reason."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class Found(Document):
@@ -3381,9 +3387,6 @@ class Plan(Document):
     cost: Literal["limit", "forecast"]
     """Cost by which steps are priced: the limit or the forecast."""
 
-    minimise: Literal["cost_per_hour", "cost_per_million_tokens", "accelerators", "energy"]
-    """Objective that the best deployment minimises."""
-
     considered: int
     """Number of deployments in the search."""
 
@@ -3447,6 +3450,12 @@ class Plan(Document):
     not_searched: list[str]
     """Accelerators outside the search: if the search lists accelerators, other ones with a price; else accelerators
     without a price."""
+
+    minimise: Literal["cost_per_hour", "cost_per_million_tokens", "accelerators", "energy"]
+    """Objective by which deployments are ranked: the number of accelerators if the requested one is known of none."""
+
+    unpriced: list[str]
+    """Accelerators of the search without the price or power that the requested objective needs."""
 
     left_out: list[LeftOut]
     """Reasons for skipped deployments, each with a count."""
