@@ -54,7 +54,7 @@ impl SpecKey {
     }
 
     /// The only engine that has the key, in whose section of `[engine]` it stands; `None` for other keys.
-    pub(crate) fn owner(&self) -> Option<EngineKind> {
+    pub fn owner(&self) -> Option<EngineKind> {
         let (section, _) = self.path.strip_prefix("engine.")?.split_once('.')?;
         Some(EngineKind::of_section(section)).filter(|kind| *kind != EngineKind::Other)
     }
