@@ -3,7 +3,7 @@
 use super::*;
 use roofcast_ask::command;
 use roofcast_ask::deployment::DeploymentOptions;
-use roofcast_ask::engine_settings::EngineSettings;
+use roofcast_ask::engine_settings::{EngineSettings, Slots};
 use roofcast_ask::spec::Spec;
 use roofcast_ask::spec::keys::KEYS;
 use roofcast_ask::spec::settings::lay;
@@ -133,6 +133,10 @@ const SAMPLES: &[(&str, &str, &str, &str)] = &[
     ("sglang.disable_priority_preemption", "true", DENSE, ""),
     ("sglang.priority_scheduling_preemption_threshold", "3", DENSE, ""),
     ("sglang.scheduler_recv_interval", "5", DENSE, ""),
+    ("llama-cpp.n_ctx", "32768", DENSE, ""),
+    ("llama-cpp.kv_unified", "true", DENSE, ""),
+    ("llama-cpp.n_ubatch", "256", DENSE, ""),
+    ("llama-cpp.swa_full", "true", DENSE, ""),
     ("tensorrt-llm.batch_wait_timeout_iters", "5", DENSE, ""),
     ("tensorrt-llm.batch_wait_max_tokens_ratio", "0.5", DENSE, ""),
     ("tensorrt-llm.disable_overlap_scheduler", "true", DENSE, ""),
@@ -152,8 +156,12 @@ fn resolved(model: &str, spec: &Spec) -> Result<Deployment, String> {
 fn settings(d: &Deployment) -> EngineSettings {
     let mut settings = d.engine.clone();
     settings.requested = Default::default();
-    // Commands bound requests to what the cache holds.
+    // Commands bound requests to what the cache holds; slots are llama.cpp's.
     settings.max_model_len = None;
+    settings.slots.n_ctx = None;
+    if d.engine.kind() != EngineKind::LlamaCpp {
+        settings.slots = Slots { count: 0, unified: false, n_ctx: None, n_ubatch: 0, swa_full: false };
+    }
     // Other engines than vLLM have these keys under names of their own, which are compared too, or as a default.
     if d.engine.kind() != EngineKind::Vllm {
         settings.enable_chunked_prefill = None;
@@ -179,9 +187,12 @@ fn difference(model: &str, planned: &Deployment, command: &str) -> Option<String
         Ok(read) => read,
         Err(error) => return Some(error),
     };
-    let longest = planned.engine.max_model_len;
-    if longest.is_some() && read.engine.max_model_len != longest {
+    if planned.engine.max_model_len.is_some() && read.longest() != planned.longest() {
         return Some("another max_model_len".to_owned());
+    }
+    let cells = planned.engine.slots.n_ctx;
+    if cells.is_some() && read.engine.slots.n_ctx != cells {
+        return Some("another n_ctx".to_owned());
     }
     let parts = |d: &Deployment| {
         let ranks = (d.parallelism, d.experts, d.sequence_ranks);
