@@ -52,7 +52,8 @@ engine_times! {
     /// Device seconds of a small kernel (norm, rotary embedding, cache write, activation, router's top-k) of a decode
     /// step in a captured graph, including the gap before it.
     small_kernel
-    /// Host seconds of launching one kernel outside a captured graph.
+    /// Host seconds of a kernel that the engine launches by itself outside captured graphs, in Python if it is written in
+    /// Python.
     launch
     /// Exposed host seconds per step: the device is idle meanwhile.
     step

@@ -21,11 +21,9 @@ const SAMPLED: f64 = 12.0;
 /// µs).
 const SAMPLER: f64 = 30e-6;
 
-/// Host seconds of a kernel that Python launches, less than measured totals per kernel: a forward pass of DeepSeek-V3
-/// without a graph takes 82.6 ms in SGLang, 61 layers of some 28 kernels (its pull request 12160), and one of
-/// Qwen3-4B 16.6 ms in sfllm, 36 layers of 10 (its pull request 46): 46 to 48 µs each, including the step's other
-/// time.
-const INTERPRETED: f64 = 40e-6;
+/// Host seconds of a kernel that compiled code launches: between 4 and 15 µs, of which 3 to 8 are the launch in a C++
+/// program.
+const COMPILED: f64 = 8e-6;
 
 /// Seconds between two captured pieces, including the launch of attention by Python: a decode step of 32 layers takes
 /// 8.1 ms in pieces and 7.7 ms whole (vLLM's pull request 10058), and one of 28 layers takes 7 % more in pieces
@@ -43,8 +41,8 @@ pub(crate) struct Overhead {
     pub(crate) exposed: [f64; 3],
     /// Overlapped host seconds: per step, and per sequence.
     pub(crate) loops: [f64; 2],
-    /// Host seconds of the launches of a step that no captured graph covers.
-    pub(crate) launches: f64,
+    /// Host seconds of the launches of a step that no captured graph covers: of decodes, and with prompts.
+    pub(crate) launches: [f64; 2],
     /// Seconds of the launches between captured pieces, and true if decodes also run in pieces.
     pieces: (f64, bool),
     /// True if no step runs in a captured graph.
@@ -93,10 +91,12 @@ impl Overhead {
         let kernels = at.small_kernels as f64 + beside;
         let layer = coefficients.launches.map_or(0.0, |l| l.device * factor * at.layers as f64);
         let one_by_one = coefficients.launches.map(|l| host(l.host * factor) * at.layers as f64);
-        let interpreted = at.interpreted as f64;
-        let compiled = kernels + at.large_kernels as f64 - interpreted;
-        let launches = engine.launch * compiled + INTERPRETED.max(engine.launch) * factor * interpreted;
-        let launches = one_by_one.unwrap_or(host(launches));
+        let launches = at.launched.map(|launched| {
+            let [one, compiled] = [engine.launch, COMPILED * factor];
+            let [singly, within] = [launched.one_by_one, launched.compiled].map(|n| n as f64);
+            let beside = beside * if launched.one_by_one > 0 { one } else { compiled };
+            one_by_one.unwrap_or(host(one * singly + compiled * within + beside))
+        });
         let bandwidth = model.bandwidth.0 * ELEMENTWISE / factor;
         let skew = busiest(at.experts, model.parallelism.ep, SKEW);
         Overhead {
@@ -135,7 +135,7 @@ impl Overhead {
         let exposed = step + sequence * sequences + if pass.longest > 0 { prompt } else { 0.0 };
         let device = operators + small_kernels;
         let uncaptured = !self.is_captured(pass.rows, pass.longest > 0);
-        let launched = if uncaptured { self.launches } else { 0.0 };
+        let launched = if uncaptured { self.launches[usize::from(pass.longest > 0)] } else { 0.0 };
         let looping = self.loops[0] + self.loops[1] * sequences;
         let pieces = if !uncaptured && (pass.longest > 0 || self.pieces.1) { self.pieces.0 } else { 0.0 };
         let launches = waiting(device, launched) + pieces;
@@ -169,7 +169,7 @@ impl Overhead {
         let kernels = operators + small_kernels;
         let launches = match self.is_captured(pass.rows, pass.has_prompts()) {
             true => 2.0 * alone.launches,
-            false => waiting(kernels, 2.0 * self.launches),
+            false => waiting(kernels, 2.0 * self.launches[usize::from(pass.has_prompts())]),
         };
         let [around, experts] = [(kernels - experts) / 2.0, experts / 2.0];
         let prompts = pass.has_prompts();
@@ -263,16 +263,16 @@ mod tests {
         assert!((found.host - 130e-6).abs() < 1e-12 && found.launches == 0.0, "{found:?}");
     }
 
-    /// 160 small and 129 large kernels are launched one by one in 10 µs each, and 32 attentions by Python in 40 µs
-    /// each: 4.17 ms. With 4.17 ms of the device, the step takes the cube root of 2 times as long, 26 % more. vLLM's
-    /// graphs cover up to 512 tokens of prompts.
+    /// Python launches 32 attentions and 32 cache writes in 45 µs each, compiled code 128 GEMMs, 128 other small kernels,
+    /// the embedding and lm_head in 8 µs each: 2.88 + 2.064 = 4.944 ms. With 4.944 ms of the device, the step takes the
+    /// cube root of 2 times as long, 26 % more. vLLM's graphs cover up to 512 tokens of prompts.
     #[test]
     fn a_prompt_beyond_the_captured_sizes_waits_for_launches() {
-        let overhead = overhead(&llama(), EngineTimes { launch: 10e-6, ..Default::default() });
+        let overhead = overhead(&llama(), EngineTimes { launch: 45e-6, ..Default::default() });
         let token = 32.0 * 2.0 * 59_392.0 / (0.8 * 3.35e12);
-        let device = |rows: f64| 4.17e-3 - 30e-6 - rows * token;
+        let device = |rows: f64| 4.944e-3 - 30e-6 - rows * token;
         let waited = |rows: u64, longest| overhead.beside(&pass(rows, longest), device(rows as f64)).launches;
-        assert!((waited(600, 600) / (4.17e-3 * 0.259_92) - 1.0).abs() < 1e-3, "{}", waited(600, 600));
+        assert!((waited(600, 600) / (4.944e-3 * 0.259_92) - 1.0).abs() < 1e-3, "{}", waited(600, 600));
         // 512 tokens of prompts are captured in pieces, with 32 attentions of 10 µs between the pieces; decodes are
         // captured whole.
         assert!((waited(512, 512) / 320e-6 - 1.0).abs() < 1e-9 && waited(600, 0) == 0.0);
@@ -296,7 +296,7 @@ mod tests {
         model.surroundings.host_speed = 0.5;
         let slow = overhead(&model, engine);
         let host =
-            |o: &Overhead| [o.exposed[0], o.exposed[1], o.exposed[2], o.loops[0], o.loops[1], o.launches];
+            |o: &Overhead| [o.exposed[0], o.exposed[1], o.exposed[2], o.loops[0], o.loops[1], o.launches[1]];
         for (slow, usual) in host(&slow).into_iter().zip(host(&usual)) {
             assert!(usual > 0.0 && (slow / usual - 2.0).abs() < 1e-9, "{slow} {usual}");
         }

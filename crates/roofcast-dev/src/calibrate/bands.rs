@@ -26,7 +26,9 @@ pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
         let own = |metric| by_depth(residuals, metric, load);
         let (ttft, tpot) = (own(TTFT), own(TPOT));
         let times = tpot.or(ttft).unwrap_or([UNKNOWN; Evidence::ALL.len()]);
+        // An end-to-end latency consists of steps, whose common error it has.
         let e2e = own(E2E).or(own(THROUGHPUT)).unwrap_or(times);
+        let e2e = std::array::from_fn(|depth| e2e[depth].max(times[depth]));
         [ttft.unwrap_or(times), times, e2e, own(THROUGHPUT).unwrap_or(e2e)]
     };
     let loads = Load::ALL.map(of_load);

@@ -85,6 +85,7 @@ struct Recipe {
     /// Prompt and output tokens of matching rows.
     lengths: Option<[u64; 2]>,
     tp: Option<u64>,
+    ep: Option<u64>,
     tp_below: Option<u64>,
     concurrency_from: Option<u64>,
     concurrency_below: Option<u64>,
@@ -133,6 +134,7 @@ impl Recipe {
             && self.weights.as_ref().is_none_or(|w| *w == row.weights)
             && self.lengths.is_none_or(|l| l == lengths)
             && self.tp.is_none_or(|t| tp == t)
+            && self.ep.is_none_or(|e| row.parallelism.ep.unwrap_or(1) == e)
             && self.tp_below.is_none_or(|t| tp < t)
             && self.concurrency_from.is_none_or(|c| users >= c)
             && self.concurrency_below.is_none_or(|c| users < c)

@@ -21,6 +21,9 @@ pub struct Bounded {
     pub most_ms: f64,
     /// Lowest and highest value over five seeds; `None` if the deployment does not have the required probability.
     pub over_seeds: Option<[f64; 2]>,
+    /// 80 % interval in milliseconds, from the simulations that give the deployment's probability; `None` without a
+    /// probability, and if the load is not sustained in more than a tenth of the draws.
+    pub interval: Option<[f64; 2]>,
 }
 
 /// Each bound of `slo` with the value of a run, in order of metric and descending percentile.
@@ -32,6 +35,7 @@ pub fn against(summary: &RunSummary, slo: &Slo) -> Vec<Bounded> {
         ms: summary.bounded(&bound),
         most_ms: bound.ms,
         over_seeds: None,
+        interval: None,
     };
     all.map(one).collect()
 }
@@ -40,12 +44,16 @@ pub fn against(summary: &RunSummary, slo: &Slo) -> Vec<Bounded> {
 /// several.
 pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
     let mut all = against(&proven.run.summary, slo);
-    let seeds = proven.outlook.as_ref().and_then(|outlook| outlook.seeds.as_ref());
-    for (bound, span) in slo.bounds().zip(seeds.into_iter().flatten()) {
+    let Some(outlook) = proven.outlook.as_ref().filter(|_| slo.goodput.is_none()) else { return all };
+    for (index, bound) in slo.bounds().enumerate() {
         let own =
             |b: &&mut Bounded| (b.metric, b.percentile) == (bound.metric.name(), bound.percentile.name());
-        if let Some(found) = all.iter_mut().find(own) {
-            found.over_seeds = Some(*span);
+        if let Some(bounded) = all.iter_mut().find(own) {
+            bounded.over_seeds = outlook.seeds.as_ref().map(|seeds| seeds[index]);
+            // The centre is the mean over seeds; the proof's own run is always within.
+            let around =
+                |[low, high]: [f64; 2]| [(low * bound.ms).min(bounded.ms), (high * bound.ms).max(bounded.ms)];
+            bounded.interval = outlook.interval(index).map(around);
         }
     }
     all

@@ -35,6 +35,8 @@ pub(super) const SEEDS: u64 = 4;
 /// Half of the range of the integral, in normal deviates; `STEP` is its step.
 const REACH: f64 = 4.0;
 const STEP: f64 = 0.01;
+/// Logarithm of the largest factor on a bound at which the end of an interval is searched.
+const WIDEST: f64 = 12.0;
 
 /// A log-normal factor on times.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -220,24 +222,38 @@ impl Outlook {
 
     /// The probability of meeting the SLO with every bound multiplied by `factor`.
     pub(super) fn chance_within(&self, factor: f64) -> f64 {
-        let looser = libm::log(factor);
-        let edge = self.edge();
-        let at = |z: f64| {
-            let kept = |(bound, beyond): (usize, &Factor)| {
-                let over = self.excess(bound, z) + beyond.middle - looser;
-                if beyond.deviation > 0.0 { below(-over / beyond.deviation) } else { f64::from(over <= 0.0) }
-            };
-            let kept = self.beyond.iter().enumerate().map(kept);
-            if z < edge { kept.fold(1.0, f64::min) } else { 0.0 }
+        let (looser, edge) = (libm::log(factor), self.edge());
+        let kept = |z: f64| {
+            let each = (0..self.beyond.len()).map(|bound| self.kept(bound, z, looser));
+            if z < edge { each.fold(1.0, f64::min) } else { 0.0 }
         };
-        let steps = (2.0 * REACH / STEP) as i32;
-        let weighed = (0..=steps).map(|n| {
-            let z = f64::from(n) * STEP - REACH;
-            let density = libm::exp(-z * z / 2.0);
-            (density * at(z), density)
-        });
-        let (kept, all) = weighed.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        kept / all * self.sustained
+        mean(kept) * self.sustained
+    }
+
+    /// 80 % interval of a bounded latency, as factors on its bound, over the draws that give the probability; `None` if
+    /// the load is not sustained in so many of them that the latency has no 90th percentile.
+    pub(super) fn interval(&self, bound: usize) -> Option<[f64; 2]> {
+        let edge = self.edge();
+        let below = |log: f64| mean(|z| if z < edge { self.kept(bound, z, log) } else { 0.0 });
+        let quantile = |share: f64| {
+            let (mut low, mut high) = (-WIDEST, WIDEST);
+            if below(high) < share {
+                return None;
+            }
+            while high - low > 1e-3 {
+                let middle = f64::midpoint(low, high);
+                if below(middle) < share { low = middle } else { high = middle }
+            }
+            Some(libm::exp(high))
+        };
+        Some([quantile(0.1)?, quantile(0.9)?])
+    }
+
+    /// The probability that a latency is within its bound times e^`looser`, given the normal deviate `z` of step times.
+    fn kept(&self, bound: usize, z: f64, looser: f64) -> f64 {
+        let beyond = &self.beyond[bound];
+        let over = self.excess(bound, z) + beyond.middle - looser;
+        if beyond.deviation > 0.0 { below(-over / beyond.deviation) } else { f64::from(over <= 0.0) }
     }
 
     /// The normal deviate above which the load is not sustained.
@@ -257,6 +273,18 @@ impl Outlook {
         let rise = (high.excess[bound] - low.excess[bound]) / (high.z - low.z).max(f64::MIN_POSITIVE);
         low.excess[bound] + rise * (z - low.z)
     }
+}
+
+/// Mean of `of` over the normal deviate of step times.
+fn mean(of: impl Fn(f64) -> f64) -> f64 {
+    let steps = (2.0 * REACH / STEP) as i32;
+    let weighed = (0..=steps).map(|n| {
+        let z = f64::from(n) * STEP - REACH;
+        let density = libm::exp(-z * z / 2.0);
+        (density * of(z), density)
+    });
+    let (sum, all) = weighed.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    sum / all
 }
 
 /// Φ(z), the probability of a normal deviate below `z`.
@@ -359,6 +387,9 @@ mod tests {
             let points = QUANTILES.map(|z| (z, over.ln() + z * deviation));
             let found = outlook(&points, Factor::default());
             assert!((found.chance() - chance).abs() < 5e-3, "{over}: {}", found.chance());
+            // The interval is the band around the latency: `over` / 1.25 to `over` · 1.25.
+            let [low, high] = found.interval(0).unwrap();
+            assert!((low / (over / 1.25) - 1.0).abs() < 1e-2 && (high / (over * 1.25) - 1.0).abs() < 1e-2);
             // With bounds 1.25 times as wide the chance of 0.1 becomes 0.5.
             if over == 1.25 {
                 assert!((found.chance_within(1.25) - 0.5).abs() < 5e-3);
@@ -379,6 +410,8 @@ mod tests {
         assert!(stuck.chance() > 0.999);
         stuck.points[2].carried = false;
         assert!((stuck.chance() - below(Z90 / 2.0)).abs() < 5e-3);
+        // In more than a tenth of the draws the queue grows without end.
+        assert_eq!(stuck.interval(0), None);
     }
 
     /// A forecast that is constant at its bound over e^s, with a deviation of s that step times do not explain: Φ(1) =

@@ -1,13 +1,18 @@
 //! The evidence behind the rows of a plan, for people.
 //!
-//! Knows: rows with equal accelerator, format and engine have equal evidence, because they use one set of kernel times.
+//! Knows: rows with equal accelerator, format and engine have equal evidence, because they use one set of kernel times;
+//! the parts of the best deployment's steps whose kernels nobody timed; its intervals.
 
-use super::table::distinct;
+use super::table::{distinct, pools};
+use crate::show::number::{dollars, percent, significant};
 use crate::show::table;
+use crate::verbs::bands;
 use roofcast::bands::Bands;
 use roofcast::coefficients::Evidence;
+use roofcast::cost::Cost;
 use roofcast::kernel_time::Timed;
-use roofcast::plan::{Choice, Plan};
+use roofcast::model::Family;
+use roofcast::plan::{Bounded, Choice, Plan};
 use roofcast::spec::{Objective, SearchSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +55,109 @@ pub(super) fn rows(rows: &[Row]) -> String {
     }
     let pairs: Vec<(&str, String)> = lines.into_iter().collect();
     format!("data behind the forecasts\n\n{}{}", table::pairs(&pairs), versions(rows))
+}
+
+/// The 80 % interval of every bounded latency, from the simulations that give the chance, or of the means if there is
+/// no chance.
+pub(super) fn interval(best: &Choice) -> Option<(&'static str, String)> {
+    let bands_of = best.bands.as_ref()?;
+    let of = |bound: &Bounded| {
+        let [low, high] = bound.interval?.map(significant);
+        Some(format!("{} {} {low} to {high} ms", bound.metric, bound.percentile))
+    };
+    let all: Vec<String> = best.bounds.iter().filter_map(of).collect();
+    let text = match all.as_slice() {
+        [] => format!("of the means, not of percentiles: {}", bands(bands_of)),
+        all => format!(
+            "{}; from the simulations that give the chance, whose step times vary as they did under loads of users (based \
+             on {})",
+            all.join(", "),
+            bands_of.rests_on
+        ),
+    };
+    Some(("80 % interval", text))
+}
+
+/// Least part of a step's forecast from which untimed kernels are named.
+const NAMED: f64 = 0.05;
+
+/// Lines that say which kernels of `best` nobody timed on its accelerator, and what the best deployment on timed kernels
+/// costs; empty if all were timed there. `steps` are a decode step and a prompt of a replica.
+pub(super) fn caveats(best: &Choice, ranked: &[Choice], steps: [&Cost; 2]) -> Vec<(&'static str, String)> {
+    let chip = &best.accelerator;
+    let timed = |c: &Choice| c.evidence.is_none_or(|evidence| evidence >= Evidence::Accelerator);
+    let mut untimed: BTreeMap<&str, f64> = BTreeMap::new();
+    for step in steps {
+        let all: f64 = step.operators.iter().map(|o| o.forecast.ms()).sum();
+        let mut of_step: BTreeMap<&str, f64> = BTreeMap::new();
+        for operator in &step.operators {
+            let known = operator.rests_on.as_ref().is_some_and(|basis| basis.evidence != Evidence::Nothing);
+            let Some(name) = family(operator.family).filter(|_| !known) else { continue };
+            *of_step.entry(name).or_default() += operator.forecast.ms() / all;
+        }
+        for (name, part) in of_step {
+            let most = untimed.entry(name).or_default();
+            *most = most.max(part);
+        }
+    }
+    untimed.retain(|_, part| *part >= NAMED);
+    let names: Vec<&str> = untimed.keys().copied().collect();
+    let text = match best.evidence {
+        None => return Vec::new(),
+        Some(Evidence::Nothing) => {
+            format!("NOT MEASURED: nobody timed kernels on {chip}; the forecast rests on its data sheet")
+        }
+        Some(_) if !names.is_empty() => {
+            format!(
+                "NOT MEASURED: nobody timed kernels of {} with {} weights on {chip}; their times are a part of the data sheet's rates",
+                names.join(" and "),
+                best.weights
+            )
+        }
+        Some(Evidence::Architecture) => {
+            format!("NOT MEASURED: kernels of {chip} are those timed on a sibling chip")
+        }
+        Some(_) => return Vec::new(),
+    };
+    let mut lines = vec![("evidence", text)];
+    let price = |c: &Choice| dollars(c.cost_per_hour);
+    match ranked
+        .iter()
+        .find(|c| timed(c) && c.accelerator != best.accelerator || timed(c) && c.weights != best.weights)
+    {
+        Some(other) => {
+            let more =
+                best.cost_per_hour.zip(other.cost_per_hour).map_or_else(String::new, |(own, other)| {
+                    format!(
+                        " ({} {})",
+                        percent((other / own - 1.0).abs()),
+                        if other >= own { "more" } else { "less" }
+                    )
+                });
+            lines.push((
+                "best measured",
+                format!(
+                    "{} as {}, {} weights: ${}/h{more}",
+                    other.hardware(),
+                    pools(other),
+                    other.weights,
+                    price(other)
+                ),
+            ));
+        }
+        None => lines.push(("best measured", "none among the deployments that were simulated".to_owned())),
+    }
+    lines
+}
+
+/// Name of a family of kernels that tables time; `None` for others.
+fn family(family: Family) -> Option<&'static str> {
+    match family {
+        Family::Gemm => Some("GEMMs"),
+        Family::Attention => Some("attention"),
+        Family::Moe => Some("routed experts"),
+        Family::Indexer | Family::Embedding | Family::Elementwise => None,
+    }
 }
 
 fn basis(row: &Row) -> Option<String> {

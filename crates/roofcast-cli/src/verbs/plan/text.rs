@@ -4,8 +4,8 @@ use super::table::{Columns, chance, choices, distinct, latency, near, pools, thr
 use super::{Answer, commands, over_time, rests};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
+use crate::verbs::assumed;
 use crate::verbs::question::{defaults, load, slo, users};
-use crate::verbs::{assumed, bands};
 use anyhow::Result;
 use roofcast::capacity::{CapacityQuestion, capacity};
 use roofcast::cost::Utilization;
@@ -55,7 +55,7 @@ pub(super) fn people(
             ));
             text += "\n";
         }
-        text += &best_in_detail(spec, model, catalog, (best, slower))?;
+        text += &best_in_detail(spec, model, catalog, (best, &found.ranked, slower))?;
     }
     text += &(counts(found) + &rests::not_searched(found, answer.chose));
     for reason in &found.not_apart {
@@ -284,7 +284,7 @@ fn best_in_detail(
     spec: &Spec,
     model: &Arc<Model>,
     catalog: &Catalog,
-    (best, slower): (&Choice, f64),
+    (best, ranked, slower): (&Choice, &[Choice], f64),
 ) -> Result<String> {
     let Some(workload) = spec.workload.clone() else { return Ok(String::new()) };
     let mut spec = spec.clone();
@@ -347,12 +347,9 @@ fn best_in_detail(
         ("bottleneck", bottleneck(best.bound).to_owned()),
         ("prefill:decode", format!("{} if disaggregated (replicas)", significant(best.prefill_per_decode))),
     ];
-    if let Some(b) = &best.bands {
-        pairs.push(("80 % interval", format!("of the means, not of percentiles: {}", bands(b))));
-        if best.chance.is_some() {
-            let chance = "step times vary as they did under loads of users, whatever the load of the plan";
-            pairs.push(("chance", chance.to_owned()));
-        }
+    pairs.extend(rests::interval(best));
+    for (index, line) in rests::caveats(best, ranked, [&limit.decode, &prefill]).into_iter().enumerate() {
+        pairs.insert(1 + index, line);
     }
     Ok(table::pairs(&pairs))
 }
