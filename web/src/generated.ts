@@ -961,6 +961,7 @@ export interface Point {
   requests: number;
   refused: number;
   rejected: number;
+  overflowed: number;
   duration: number;
   completed: number;
   failed: number;
@@ -1187,6 +1188,7 @@ export interface SimulationDocument {
   requests: number;
   refused: number;
   rejected: number;
+  overflowed: number;
   duration: number;
   completed: number;
   failed: number;

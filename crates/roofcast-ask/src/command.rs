@@ -3,6 +3,7 @@
 //! Knows: the flags of the engines' parsers (`catalog/engines/*.toml`), which of them are keys of a spec, and which are
 //! not modelled. Knows nothing about bounds of values, which are checked when a spec is parsed.
 
+mod desktop;
 mod flags;
 mod llama_cpp;
 mod program;
@@ -26,7 +27,7 @@ pub const PLACE: &str = "--from-command";
 const LONGEST: &str = "engine.max_model_len";
 
 /// Settings that a command line contains.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Command {
     /// Settings as keys of a spec.
     pub settings: Vec<Setting>,
@@ -67,7 +68,7 @@ const PARTITIONS: [&str; 2] = ["VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTI
 /// they change memory.
 pub fn read(text: &str) -> Result<Command> {
     let words = words::split(text)?;
-    let Program { engine, arguments, variables } = program::program(&words)?;
+    let Program { engine, arguments, variables, notes } = program::program(&words)?;
     if let Some((name, value)) =
         variables.iter().filter_map(|v| v.split_once('=')).find(|(name, _)| PARTITIONS.contains(name))
     {
@@ -75,9 +76,7 @@ pub fn read(text: &str) -> Result<Command> {
         return Err(Error::field(PLACE, name, format!("{value:?}"), accepted));
     }
     let flags = Flags::of(engine)?;
-    let (settings, unmodelled, ignored, notes) = (vec![], vec![], vec![], vec![]);
-    let mut command =
-        Command { settings, unmodelled, ignored, notes, longest: None, data_parallel: false, fits: false };
+    let mut command = Command { notes, ..Command::default() };
     command.set("engine.name", engine.name());
     let mut apart = Vec::new();
     let mut all = Vec::new();
@@ -395,7 +394,7 @@ mod tests {
             ("vllm serve m --max-num-seqs many", "a whole number"),
             ("vllm serve m n", "\"n\""),
             ("vllm serve 'm", "quote"),
-            ("ollama run m", "vllm serve"),
+            ("tgi run m", "vllm serve"),
             ("", "vllm serve"),
             ("python -m sglang.launch_server --tp 8 --dp 3 --enable-dp-attention", "a divisor of 8"),
             ("vllm serve m --speculative-config {", "JSON"),

@@ -6,7 +6,7 @@
 //! Sources: `docker run --help` of Docker 28; the `ENTRYPOINT` of the images `vllm/vllm-openai`, `rocm/vllm`,
 //! `ghcr.io/ggml-org/llama.cpp` and `nvcr.io/nvidia/tensorrt-llm/release`. SGLang's image has no entry point.
 
-use super::{PLACE, is_variable, words};
+use super::{PLACE, desktop, is_variable, words};
 use crate::spec::EngineKind;
 use roofcast_facts::error::{Error, Result};
 
@@ -17,6 +17,8 @@ pub(super) struct Program {
     pub(super) arguments: Vec<String>,
     /// Environment variables of the server, each as `NAME=value`.
     pub(super) variables: Vec<String>,
+    /// Notes on how the command was read.
+    pub(super) notes: Vec<String>,
 }
 
 /// Options of `docker run` without a value. Short ones are also combined, as in `-itd`.
@@ -56,6 +58,8 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
     let mut found = match name {
         "sudo" | "exec" | "env" | "nohup" => inside(&rest[1..], deep - 1)?,
         "docker" | "podman" | "nerdctl" => container(rest, deep)?,
+        "ollama" if rest.get(1).is_some_and(|word| word == "run") => desktop::ollama(&rest[2..], own)?,
+        "lms" if rest.get(1).is_some_and(|word| word == "load") => desktop::lms(&rest[2..])?,
         shell if SHELLS.contains(&shell) => {
             match rest.iter().position(|word| word.ends_with('c') && word.starts_with('-')) {
                 Some(at) if rest.len() > at + 1 => inside(&words::split(&rest[at + 1])?, deep - 1)?,
@@ -83,7 +87,7 @@ fn server(words: &[String]) -> Result<Program> {
         (_, _, "sglang.launch_server") if python => (EngineKind::Sglang, 3),
         _ => return Err(unknown(words)),
     };
-    Ok(Program { engine, arguments: words[skipped..].to_vec(), variables: Vec::new() })
+    Ok(Program { engine, arguments: words[skipped..].to_vec(), variables: Vec::new(), notes: Vec::new() })
 }
 
 /// Reads `docker run OPTIONS IMAGE COMMAND`. For an image with a server as entry point, the command may consist of
@@ -112,11 +116,13 @@ fn container(words: &[String], deep: usize) -> Result<Program> {
     let command: Vec<String> = entry.into_iter().chain(rest.cloned()).collect();
     let flags_alone = command.first().is_none_or(|word| word.starts_with('-'));
     let mut found = match of_image(image) {
-        Some(engine) if flags_alone => Program { engine, arguments: command, variables: Vec::new() },
+        Some(engine) if flags_alone => {
+            Program { engine, arguments: command, variables: Vec::new(), notes: Vec::new() }
+        }
         Some(engine) => match inside(&command, deep - 1) {
             // The first argument of vLLM's entry point, `vllm serve`, is the model.
             Err(_) if engine == EngineKind::Vllm => {
-                Program { engine, arguments: command, variables: Vec::new() }
+                Program { engine, arguments: command, variables: Vec::new(), notes: Vec::new() }
             }
             other => other?,
         },
@@ -141,6 +147,6 @@ fn of_image(image: &str) -> Option<EngineKind> {
 fn unknown(words: &[String]) -> Error {
     let found = words.iter().take(3).cloned().collect::<Vec<_>>().join(" ");
     let accepted = "vllm serve …, python -m vllm.entrypoints.openai.api_server …, python -m sglang.launch_server …, sglang \
-                    serve …, trtllm-serve …, llama-server …, or docker run of an image with one of these";
+                    serve …, trtllm-serve …, llama-server …, ollama run …, lms load …, or docker run of an image with one of these";
     Error::field(PLACE, "the command", format!("{found:?}"), accepted)
 }

@@ -263,6 +263,16 @@ class DeploymentFlags(TypedDict, total=False):
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
     """Most steps that attention_dp_enable_balance holds prompts [default: 50]"""
+    ctx_size: int | None
+    """Cells of llama.cpp's KV cache, which slots share or divide: -c [default: the model's context, or less if the
+    memory is too small]"""
+    kv_unified: bool | None
+    """Whether llama.cpp's slots share one cache, instead of equal parts: -kvu [default: true unless max_num_seqs is
+    set]"""
+    ubatch_size: int | None
+    """Llama.cpp's prompt tokens of a micro-batch: -ub [default: 512]"""
+    swa_full: bool | None
+    """Whether llama.cpp's layers with a sliding window keep the whole context: --swa-full [default: false]"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
@@ -661,6 +671,16 @@ class PlanFlags(TypedDict, total=False):
     """Whether TensorRT-LLM holds prompts until every data-parallel rank has one [default: false]"""
     attention_dp_time_out_iters: int | None
     """Most steps that attention_dp_enable_balance holds prompts [default: 50]"""
+    ctx_size: int | None
+    """Cells of llama.cpp's KV cache, which slots share or divide: -c [default: the model's context, or less if the
+    memory is too small]"""
+    kv_unified: bool | None
+    """Whether llama.cpp's slots share one cache, instead of equal parts: -kvu [default: true unless max_num_seqs is
+    set]"""
+    ubatch_size: int | None
+    """Llama.cpp's prompt tokens of a micro-batch: -ub [default: 512]"""
+    swa_full: bool | None
+    """Whether llama.cpp's layers with a sliding window keep the whole context: --swa-full [default: false]"""
     workload: Word | None
     """Published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"""
     seed: int | None

@@ -1877,6 +1877,9 @@ class Point(Part):
     rejected: int
     """Number of requests that were rejected because the queue was too long."""
 
+    overflowed: int
+    """Number of running requests that ended with an error because llama.cpp's shared KV cache overflowed."""
+
     duration: float
     """Seconds from the first request to the last token."""
 
@@ -2156,7 +2159,8 @@ class Rank(Part):
     """Bytes of runtime and communication buffers."""
 
     state_bytes: int
-    """Bytes of SGLang's pool of recurrent states; 0 for other engines, which page states with the KV cache."""
+    """Bytes of recurrent states in memory of their own: SGLang's pool, and llama.cpp's slots; 0 for other engines,
+    which page states with the KV cache."""
 
     free_bytes: int
     """Bytes that no other process occupies when the engine starts."""
@@ -3110,6 +3114,9 @@ class Simulation(Document):
 
     rejected: int
     """Number of requests that were rejected because the queue was too long."""
+
+    overflowed: int
+    """Number of running requests that ended with an error because llama.cpp's shared KV cache overflowed."""
 
     duration: float
     """Seconds from the first request to the last token."""
