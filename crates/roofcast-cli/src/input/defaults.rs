@@ -32,6 +32,28 @@ pub(super) fn without_bounds(base: &mut Table, settings: &[Setting]) {
     }
 }
 
+/// Gives the `[workload]` of a spec the lengths of the default spec `base` that it lacks. Presets, traces and classes have
+/// lengths of their own. Returns names of the lengths.
+pub(super) fn lend(spec: &mut Table, base: &str) -> Vec<&'static str> {
+    let Some(workload) = spec.get_mut("workload").and_then(Value::as_table_mut) else { return Vec::new() };
+    let kind = workload.get("arrivals").and_then(|arrivals| arrivals.get("kind")).and_then(Value::as_str);
+    let paced = kind.is_some() || workload.contains_key("rate");
+    if !paced || kind == Some("trace") || ["preset", "classes"].iter().any(|key| workload.contains_key(*key))
+    {
+        return Vec::new();
+    }
+    let base: Table = base.parse().unwrap_or_default();
+    let mut names = Vec::new();
+    for (key, name) in [("input_len", "prompt lengths"), ("output_len", "output lengths")] {
+        let length = base.get("workload").and_then(|workload| workload.get(key));
+        if let (false, Some(length)) = (workload.contains_key(key), length) {
+            workload.insert(key.to_owned(), length.clone());
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// Names of the keys that a question takes from the default spec `base`; `table` is the spec with all `settings`.
 pub(super) fn defaults(base: &Table, table: &Table, settings: &[Setting]) -> Vec<&'static str> {
     let at =

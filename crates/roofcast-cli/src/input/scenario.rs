@@ -3,7 +3,7 @@
 //! Knows: the order of layers (the spec or its default, an engine's command line, `--set`, flags, a sweep's values),
 //! and the base of relative paths. The library knows the meaning of keys.
 
-use super::defaults::{defaults, without_bounds};
+use super::defaults::{defaults, lend, without_bounds};
 use super::refused::{by_flag, lacking, refused, together};
 use super::running::{divide_experts, running};
 use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, spec_text, standard_input, text, values};
@@ -79,6 +79,8 @@ pub(crate) struct Source {
     place: String,
     /// True if no spec is given, so that `table` is the verb's default.
     by_default: bool,
+    /// Names of the lengths that the file lacks and the default spec gives.
+    lent: Vec<&'static str>,
     file: Option<PathBuf>,
     text: String,
     table: Table,
@@ -114,11 +116,12 @@ impl Source {
             None => (base.0.to_owned(), base.1.to_owned()),
         };
         let (given, file) = (file.is_some(), file.filter(|path| *path != Path::new(STANDARD_INPUT)));
-        let table: Table = match quoted::unquoted(&text).parse() {
+        let mut table: Table = match quoted::unquoted(&text).parse() {
             Ok(table) => rooted(table, super::folder(file)),
             // The library's parser reports the line, so its message is preferred.
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
         };
+        let lent = if given { lend(&mut table, base.1) } else { Vec::new() };
         let told = running(args)?;
         let runs = told.as_ref().map(|told| if told.fits { Bound::Memory } else { Bound::Model });
         let longest = told.as_ref().and_then(|told| told.longest.clone());
@@ -139,7 +142,7 @@ impl Source {
             );
         }
         let (by_default, settings, reach) = (!given, all, Reach::Files);
-        Ok(Source { place, by_default, file, text, table, settings, catalog, reach, longest, runs })
+        Ok(Source { place, by_default, lent, file, text, table, settings, catalog, reach, longest, runs })
     }
 
     /// Uses `default` for `section` if the spec lacks that section.
@@ -152,15 +155,16 @@ impl Source {
     pub(crate) fn received(table: Table, catalog: Cow<'static, Catalog>, models: Vec<Arc<Model>>) -> Source {
         let (place, text) = ("the request".to_owned(), String::new());
         let (settings, reach) = (Vec::new(), Reach::Given(models));
-        let (by_default, file, longest, runs) = (false, None, None, None);
-        Source { place, by_default, file, text, table, settings, catalog, reach, longest, runs }
+        let (by_default, lent, file, longest, runs) = (false, Vec::new(), None, None, None);
+        Source { place, by_default, lent, file, text, table, settings, catalog, reach, longest, runs }
     }
 
     /// The question with the settings `more` applied last.
     pub(crate) fn scenario(&self, more: &[Setting]) -> Result<Scenario> {
         let settings = [&self.settings, more].concat();
         let (table, mut spec) = self.spec(settings.clone())?;
-        let defaults = if self.by_default { defaults(&self.table, &table, &settings) } else { Vec::new() };
+        let defaults =
+            if self.by_default { defaults(&self.table, &table, &settings) } else { self.lent.clone() };
         if let Some(name) = &mut spec.model.name {
             *name = address::repository(name)?.into_owned();
         }

@@ -272,3 +272,62 @@ fn a_plan_says_what_an_ideal_autoscaler_runs() {
     let users = roofcast("plan --users 4 --over-time 10s");
     assert!(users.code == 2 && users.err.contains("wait for answers"), "{}", users.err);
 }
+
+/// Turn k of ten has k prompts of 1000 tokens and k − 1 answers of 100: 5,950 tokens in the mean. Think time leaves
+/// fewer requests in flight than users.
+#[test]
+fn the_load_is_that_of_the_requests() {
+    let base =
+        "simulate --model llama-3.1-8b --hardware h100-sxm --requests 400 --input-len 1000 --output-len 100";
+    let turns = roofcast(&format!("{base} --users 4 --turns 10")).out;
+    assert!(turns.contains("5950 prompt (p50 ") && turns.contains("10 turns a conversation"), "{turns}");
+    let thinking = roofcast(&format!("{base} --users 4 --think-s 30")).out;
+    assert!(
+        thinking.contains("4 users who think 30.00 s") && !thinking.contains("always in flight"),
+        "{thinking}"
+    );
+    let shared = roofcast(&format!("{base} --rate 4 --prefix-len 500")).out;
+    assert!(
+        shared.contains("1500 prompt and 100 output tokens each") && shared.contains("500 tokens shared"),
+        "{shared}"
+    );
+}
+
+/// A chip without a price is ranked by number, beside chips with one it is named with the flag; with a price it is
+/// ranked like any other.
+#[test]
+fn a_chip_without_a_price_is_not_a_missed_slo() {
+    let plan = |more: &str| {
+        let base = "plan --model llama-3.1-8b --max-accelerators 2 --users 1 --requests 100 --input-len 200 --output-len 50";
+        roofcast(&format!("{base} {more}")).out
+    };
+    let alone = plan("--hardware m4-max");
+    assert!(alone.contains("--price m4-max=") && !alone.contains("no deployment meets the SLO"), "{alone}");
+    let beside = plan("--hardware m4-max,h100-sxm");
+    assert!(beside.contains("LEFT OUT: m4-max") && beside.contains("best "), "{beside}");
+    let priced = plan("--hardware m4-max --price m4-max=0.5");
+    assert!(priced.contains("$0.50/h") && !priced.contains("NO PRICE"), "{priced}");
+}
+
+/// Degrees that do not divide are skipped and said, a bound of one's own replaces the default, and a workload may have a
+/// rate alone.
+#[test]
+fn what_nobody_asked_refuses_nothing() {
+    let sweep = roofcast(
+        "limits --model llama-3.1-8b --hardware h100-sxm --count 8 --sweep parallelism.tp=1..4 --batch 8",
+    );
+    assert!(
+        sweep.code == 0 && sweep.out.contains("skipped: with parallelism.tp = 3"),
+        "{}{}",
+        sweep.out,
+        sweep.err
+    );
+    let bound = roofcast("plan --ttft-p95 3s --requests 100 --hardware h100-sxm --tp 1..2");
+    assert!(bound.code == 0 && bound.out.contains("TTFT p95 ≤ 3000 ms"), "{}{}", bound.out, bound.err);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spec.toml");
+    std::fs::write(&path, "[workload]\nrate = 4\ninput_len = 1000\nrequests = 50\n").unwrap();
+    let run = roofcast(&format!("simulate {} --model llama-3.1-8b --hardware h100-sxm", path.display()));
+    assert!(run.code == 0 && run.out.contains("4.00 requests/s, 1000 prompt"), "{}{}", run.out, run.err);
+    assert!(run.out.contains("output lengths: not given"), "{}", run.out);
+}
