@@ -375,6 +375,19 @@ impl Deployment {
         self.engine.max_num_seqs.saturating_mul(ranks)
     }
 
+    /// The deployment while its weights are loaded, if it holds more then: vLLM before 0.14 loads a checkpoint of 16
+    /// bits whole before `--quantization fp8` quantizes it (`Fp8LinearMethod.process_weights_after_loading` of
+    /// `model_executor/layers/quantization/fp8.py`).
+    pub fn loading(&self) -> Option<Deployment> {
+        let online = self.asked.precision.weights.as_deref() == Some("fp8")
+            && self.model.quantization.is_none()
+            && self.model.stored.is_none()
+            && !self.model.published.iter().any(|(_, published)| published.format.name.starts_with("fp8"));
+        let whole = self.engine.kind() == EngineKind::Vllm && !self.engine.is_since("0.14.0");
+        let sixteen = || self.varied(|options| options.precision.weights = None).ok();
+        if online && whole && !self.ideal { sixteen() } else { None }
+    }
+
     /// Resolves a deployment of this model and accelerator with options that `change` modifies.
     ///
     /// # Errors

@@ -211,7 +211,7 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     let name = &*address::repository(name)?;
     let path = Path::new(name);
     let ends = |suffix: &str| name.to_lowercase().ends_with(suffix);
-    if ends(".gguf") || ends(".safetensors") || path.is_dir() {
+    if ends(".gguf") || checkpoint::is_shards(name) || path.is_dir() {
         return Ok(Arc::new(checkpoint::read(name)?.model));
     }
     if path.exists() || ends(".json") {

@@ -191,7 +191,7 @@ fn rule(
             if own.as_ref() != Some(quantization) {
                 assumptions.push(format!("weights {} as in {id}", quantization.format.name));
             }
-            computes(quantization, chip, true, activations, assumptions)?;
+            computes(quantization, chip, activations, assumptions)?;
             DtypeRule::Checkpoint(Box::new(quantization.clone()))
         }
         (None, _) if model.stored.is_some() => {
@@ -199,10 +199,12 @@ fn rule(
         }
         (Some(WeightFormat::Gguf(mix)), _) => DtypeRule::Gguf(mix),
         (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => DtypeRule::Linear(unquantized),
-        (Some(WeightFormat::Uniform(f)), _) => DtypeRule::Linear(with_activations(f, activations)?),
+        (Some(WeightFormat::Uniform(f)), _) => {
+            DtypeRule::Linear(unpacked(with_activations(f, activations)?, chip, activations, assumptions))
+        }
         (None, None) => DtypeRule::Linear(unquantized),
         (None, Some(q)) => {
-            computes(q, chip, false, activations, assumptions)?;
+            computes(q, chip, activations, assumptions)?;
             DtypeRule::Checkpoint(Box::new(q.clone()))
         }
     };
@@ -221,17 +223,38 @@ fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)
     found.filter(|_| !matches!(wish, WeightFormat::Gguf(_)))
 }
 
-/// Refuses a dtype that the chip does not support, if the user requests it as weight format or as activations. A
-/// checkpoint's own format becomes weight-only instead, with a note.
+/// Formats that engines unpack in the product on NVIDIA chips without a rate for them: vLLM's Marlin kernels
+/// (`model_executor/layers/quantization/utils/marlin_utils_fp8.py`, `marlin_utils_fp4.py`).
+const UNPACKED: [&str; 3] = ["fp8", "fp8-block", "nvfp4"];
+
+/// Returns `format` as weight-only where `chip` has no rate for it and engines unpack it, with a note.
+fn unpacked(
+    format: Format,
+    chip: &Accelerator,
+    activations: Option<Dtype>,
+    assumptions: &mut Vec<String>,
+) -> Format {
+    let Some(dtype) = format.compute.filter(|dtype| activations.is_none() && !chip.has(*dtype)) else {
+        return format;
+    };
+    if chip.vendor != "nvidia" || !UNPACKED.contains(&format.name) {
+        return format;
+    }
+    assumptions
+        .push(format!("{} has no {dtype} rate: weights {} are weight-only there", chip.id, format.name));
+    Format { compute: None, ..format }
+}
+
+/// Refuses a dtype that the chip does not support, if the user requests it for activations. A checkpoint's own format
+/// becomes weight-only instead, with a note.
 fn computes(
     quantization: &Quantization,
     chip: &Accelerator,
-    asked: bool,
     activations: Option<Dtype>,
     assumptions: &mut Vec<String>,
 ) -> Result<()> {
     let format = with_activations(quantization.format, activations)?;
-    if asked || activations.is_some() {
+    if activations.is_some() {
         return format.compute.map_or(Ok(()), |dtype| chip.peak(dtype).map(drop));
     }
     let dtypes = quantization.formats().into_iter().filter_map(|f| f.compute);

@@ -25,17 +25,31 @@ pub(crate) struct Checkpoint {
 /// Reads the checkpoint that `name` is the path of; `None` for a catalog entry or a lone config.
 pub(crate) fn asked(name: &str) -> Result<Option<Checkpoint>> {
     let lower = name.to_lowercase();
-    if !(lower.ends_with(".gguf") || lower.ends_with(".safetensors") || Path::new(name).is_dir()) {
+    if !(lower.ends_with(".gguf") || is_shards(&lower) || Path::new(name).is_dir()) {
         return Ok(None);
     }
     Ok(Some(read(name)?).filter(|c| !c.tensors.is_empty()))
 }
 
+/// True for the name of a safetensors file or of an index of such files.
+pub(crate) fn is_shards(name: &str) -> bool {
+    let name = name.to_lowercase();
+    name.ends_with(".safetensors") || name.ends_with(INDEX)
+}
+
 /// Reads the checkpoint at `name`.
 pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     let path = Path::new(name);
+    // An index stands for its folder, and a folder of GGUF files for the first of them.
+    let path = match path.parent().filter(|_| name.to_lowercase().ends_with(INDEX)) {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        folder => folder.unwrap_or(path),
+    };
+    let first = if path.is_dir() { only_gguf(path)? } else { None };
     let (mut model, tensors) = if name.to_lowercase().ends_with(".gguf") {
         gguf_file(name, path)?
+    } else if let Some(first) = first {
+        gguf_file(name, &first)?
     } else {
         // A missing path is reported first, rather than a missing file in it.
         path.metadata().with_context(|| path.display().to_string())?;
@@ -66,6 +80,7 @@ fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
     let place = path.display().to_string();
     let file = fetched(path)?;
     let header = gguf::header(&place, BufReader::new(file))?;
+    let header = joined(path, header)?;
     let model = gguf::model(name, &place, &header)?;
     let beside = path.with_file_name("config.json");
     if !beside.exists() {
@@ -73,6 +88,57 @@ fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
     }
     let by_config = config::parse(name, &beside.display().to_string(), &text(&beside)?)?;
     Ok((Model { stored: model.stored, ..by_config }, header.tensors))
+}
+
+/// GGUF file of a folder without safetensors files: the only one, or a part of the only model.
+fn only_gguf(folder: &Path) -> Result<Option<PathBuf>> {
+    if folder.join("model.safetensors").exists() || folder.join("model.safetensors.index.json").exists() {
+        return Ok(None);
+    }
+    let name = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    let files = folder.read_dir().with_context(|| folder.display().to_string())?;
+    let files = files.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<PathBuf> =
+        files.filter(|file| file.extension().is_some_and(|end| end == "gguf")).collect();
+    files.sort();
+    // Files of several models, or of several formats of one.
+    let model = |path: &PathBuf| name(path).map(|name| gguf::model_of(&name).to_owned());
+    let Some(first) = files.first().cloned() else { return Ok(None) };
+    if files.iter().any(|file| model(file) != model(&first)) {
+        if folder.join("config.json").exists() {
+            return Ok(None);
+        }
+        let names = files.iter().filter_map(name).collect::<Vec<_>>().join(", ");
+        return Err(Error::field(
+            folder.display(),
+            "model",
+            "several GGUF models",
+            format!("one of {names}"),
+        )
+        .into());
+    }
+    Ok(Some(first))
+}
+
+/// The header of a model in several files (`split.count`), of which `path` is any: the metadata of the first file
+/// and the tensors of all.
+fn joined(path: &Path, header: gguf::Header) -> Result<gguf::Header> {
+    let Some(count) = header.parts() else { return Ok(header) };
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let stem = gguf::stem(name, count).ok_or_else(|| {
+        let accepted = format!("a name that ends in -00001-of-{count:05}.gguf, beside the other parts");
+        Error::field(path.display(), "split.count", format!("{count} in {name:?}"), accepted)
+    })?;
+    let mut parts = Vec::new();
+    for number in 1..=count {
+        let part = path.with_file_name(format!("{stem}-{number:05}-of-{count:05}.gguf"));
+        if !part.exists() {
+            let accepted = format!("all {count} parts in one folder");
+            return Err(Error::field(part.display(), "split.count", "a missing part", accepted).into());
+        }
+        parts.push(gguf::header(&part.display().to_string(), BufReader::new(fetched(&part)?))?);
+    }
+    Ok(gguf::Header::join(parts).unwrap_or(header))
 }
 
 /// The model of the `config.json` in `folder`, which is `path` or holds it.
@@ -86,6 +152,9 @@ fn config_of(name: &str, path: &Path, folder: &Path) -> Result<Model> {
     }
     config_file(name, &file)
 }
+
+/// End of the name of an index of safetensors files.
+const INDEX: &str = ".safetensors.index.json";
 
 /// File in which PEFT names the base model of a LoRA adapter.
 const ADAPTER: &str = "adapter_config.json";

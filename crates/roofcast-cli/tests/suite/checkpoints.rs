@@ -46,6 +46,11 @@ fn safetensors(path: &Path, tensors: &[(&str, &str, &[u64])]) {
 
 /// Writes a GGUF with matrices in q8_0 (type 8) and vectors in f32 (type 0), without the data after the header.
 fn gguf(path: &Path) {
+    gguf_part(path, "llama", &[], &TENSORS);
+}
+
+/// Writes a GGUF of some of the tensors, with more keys of whole numbers.
+fn gguf_part(path: &Path, architecture: &str, more: &[(&str, u32)], tensors: &[(&str, &str, &[u64])]) {
     let text = |s: &str| [(s.len() as u64).to_le_bytes().to_vec(), s.as_bytes().to_vec()].concat();
     let keys: [(&str, u32); 7] = [
         ("llama.block_count", 1),
@@ -56,20 +61,22 @@ fn gguf(path: &Path) {
         ("llama.context_length", 128),
         ("llama.attention.key_length", 16),
     ];
+    let keys: Vec<(String, u32)> =
+        keys.iter().chain(more).map(|(key, value)| (key.replace("llama", architecture), *value)).collect();
     let mut file = b"GGUF".to_vec();
     file.extend(3_u32.to_le_bytes());
-    file.extend((TENSORS.len() as u64).to_le_bytes());
+    file.extend((tensors.len() as u64).to_le_bytes());
     file.extend((keys.len() as u64 + 2).to_le_bytes());
-    file.extend([text("general.architecture"), 8_u32.to_le_bytes().to_vec(), text("llama")].concat());
+    file.extend([text("general.architecture"), 8_u32.to_le_bytes().to_vec(), text(architecture)].concat());
     // A vocabulary as an array (type 9) of strings (type 8), which the reader skips.
     file.extend(
         [text("tokenizer.ggml.tokens"), 9_u32.to_le_bytes().to_vec(), 8_u32.to_le_bytes().to_vec()].concat(),
     );
     file.extend([2_u64.to_le_bytes().to_vec(), text("a"), text("b")].concat());
     for (key, value) in keys {
-        file.extend([text(key), 4_u32.to_le_bytes().to_vec(), value.to_le_bytes().to_vec()].concat());
+        file.extend([text(&key), 4_u32.to_le_bytes().to_vec(), value.to_le_bytes().to_vec()].concat());
     }
-    for (_, name, shape) in TENSORS {
+    for (_, name, shape) in tensors {
         file.extend([text(name), (shape.len() as u32).to_le_bytes().to_vec()].concat());
         shape.iter().rev().for_each(|n| file.extend(n.to_le_bytes()));
         file.extend(if shape.len() == 1 { 0_u32 } else { 8 }.to_le_bytes());
@@ -100,6 +107,46 @@ fn a_gguf_has_its_true_bits_per_tensor() {
     assert_eq!(other["weight_bytes"].as_u64(), Some(2 * PARAMETERS));
 }
 
+/// A model in two files is the sum of both, by any of them or by their folder; a missing part is named.
+#[test]
+fn a_gguf_in_parts_is_one_model() {
+    let folder = tempfile::tempdir().unwrap();
+    let part = |number: u64| folder.path().join(format!("model-{number:05}-of-00002.gguf"));
+    gguf_part(&part(1), "llama", &[("split.count", 2), ("split.no", 0)], &TENSORS[..5]);
+    gguf_part(&part(2), "llama", &[("split.count", 2), ("split.no", 1)], &TENSORS[5..]);
+    for model in [part(1), part(2), folder.path().to_owned()] {
+        let answer = explain(&model);
+        assert_eq!(answer["parameters"]["total"].as_u64(), Some(PARAMETERS));
+        assert_eq!(answer["weight_bytes"].as_u64(), Some((PARAMETERS - 192) * 34 / 32 + 192 * 4));
+    }
+    fs::remove_file(part(2)).unwrap();
+    let run = roofcast(&format!("capacity --model {} --hardware rtx-4090", part(1).display()));
+    assert_eq!(run.code, 2);
+    for says in ["model-00002-of-00002.gguf", "split.count", "a missing part", "all 2 parts"] {
+        assert!(run.err.contains(says), "{}", run.err);
+    }
+}
+
+/// An unknown architecture is read as a llama, unless a key says that it has more.
+#[test]
+fn an_unknown_gguf_with_a_recurrence_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    let told = |more: &[(&str, u32)]| {
+        gguf_part(&path, "nobody", more, &TENSORS);
+        roofcast(&format!("capacity --model {} --hardware rtx-4090", path.display()))
+    };
+    assert_eq!(told(&[]).code, 0);
+    for key in ["nobody.ssm.state_size", "nobody.expert_count", "nobody.attention.kv_lora_rank"] {
+        let run = told(&[(key, 4)]);
+        assert!(
+            run.code == 2 && run.err.contains("general.architecture") && run.err.contains(key),
+            "{}",
+            run.err
+        );
+    }
+}
+
 #[test]
 fn shards_are_checked_against_the_config() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,6 +170,8 @@ fn shards_are_checked_against_the_config() {
     assert_eq!(answer["checkpoint"]["bytes"].as_u64(), Some(2 * PARAMETERS));
     assert_eq!(answer["checkpoint"]["differences"], serde_json::json!([]));
     assert_eq!(answer["assumptions"], serde_json::json!([]));
+    let by_index = explain(&folder.path().join("model.safetensors.index.json"));
+    assert_eq!(by_index["checkpoint"], answer["checkpoint"]);
 
     // The down projection is half as wide: layer 0 has 4096 values less, reported by name and shape.
     let mut narrow = TENSORS;

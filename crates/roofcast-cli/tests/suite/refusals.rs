@@ -64,7 +64,7 @@ const FLAGS: &[(&str, &[&str])] = &[
             "--ep 3",
             "--weights=",
             "--weights w5",
-            "--weights nvfp4",
+            "--weights nvfp4 --activations fp4",
             "--activations int9",
             "--kv fp9",
             "--convention nope",

@@ -47,6 +47,9 @@ pub struct Refusal {
     pub(crate) budget_bytes: Bytes,
     /// Bytes that no other process holds.
     pub(crate) free_bytes: Bytes,
+    /// Bytes of the weights as they are loaded, if these alone do not fit.
+    #[serde(skip)]
+    pub(crate) loading_bytes: Option<Bytes>,
     /// Longest request in tokens with which the engine would start; 0 if it would not start with any.
     pub longest: u64,
     /// Nearest `gpu_memory_utilization`, in steps of 0.01, with which the engine would start: the largest that is
@@ -61,7 +64,13 @@ impl Refusal {
     pub fn told(&self, engine: &str, max_model_len: u64) -> String {
         let gib = |bytes: Bytes| format!("{:.2} GiB", bytes.as_f64() / f64::from(1 << 30));
         let asks_too_much = self.budget_bytes > self.free_bytes;
-        let lacks = if asks_too_much {
+        let lacks = if let Some(loading) = self.loading_bytes {
+            format!(
+                "it loads {} of weights in 16 bits before it quantizes them, and {} of an accelerator's memory are free",
+                gib(loading),
+                gib(self.free_bytes)
+            )
+        } else if asks_too_much {
             format!(
                 "{} of an accelerator's memory are free at start, less than the {} of its gpu_memory_utilization",
                 gib(self.free_bytes),
@@ -169,7 +178,8 @@ pub fn start(deployment: &Deployment, context: u64) -> Start {
         kv_tokens: tokens,
         max_concurrency,
         max_running_requests: running(deployment).map(|most| most / deployment.parallelism.attention_dp),
-        refusal: tightest.and_then(|room| refusal(deployment, room, longest)),
+        refusal: tightest
+            .and_then(|room| loading(deployment, room).or_else(|| refusal(deployment, room, longest))),
     }
 }
 
@@ -183,6 +193,23 @@ fn tokens(deployment: &Deployment, room: &Room, longest: u64) -> u64 {
             share(room.rank.kv_bytes, longest, one) / block * block
         }
     }
+}
+
+/// Refusal of an engine whose weights do not fit while they are loaded; settings of the cache do not help it.
+fn loading(deployment: &Deployment, room: &Room) -> Option<Refusal> {
+    let most = ranks(&deployment.loading()?).into_iter().map(|rank| rank.weight_bytes).max()?;
+    let free_bytes = room.rank.free_bytes;
+    (most > free_bytes).then_some(Refusal {
+        needed_bytes: Bytes::ZERO,
+        available_bytes: Bytes::ZERO,
+        short_by_bytes: Bytes(most.0.saturating_sub(free_bytes.0)),
+        budget_bytes: room.rank.budget_bytes,
+        free_bytes,
+        loading_bytes: Some(most),
+        longest: 0,
+        gpu_memory_utilization: None,
+        max_num_seqs: None,
+    })
 }
 
 fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal> {
@@ -199,6 +226,7 @@ fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal
         short_by_bytes: room.rank.short_by_bytes,
         budget_bytes: room.rank.budget_bytes,
         free_bytes: room.rank.free_bytes,
+        loading_bytes: None,
         longest: longest_that_fits(deployment, room, longest),
         gpu_memory_utilization: utilization(deployment, room, needed_bytes),
         max_num_seqs: sequences(deployment, room, needed_bytes),

@@ -29,6 +29,36 @@ pub struct Header {
     pub tensors: Vec<Stored>,
 }
 
+impl Header {
+    /// Number of files of a model in several files; `None` for one in a single file.
+    pub fn parts(&self) -> Option<u64> {
+        self.metadata.get("split.count")?.as_u64().filter(|count| (2..=MOST_PARTS).contains(count))
+    }
+
+    /// Joins the headers of a model in several files, in their order; `None` for no header.
+    pub fn join(parts: Vec<Header>) -> Option<Header> {
+        parts.into_iter().reduce(|mut first, part| {
+            first.tensors.extend(part.tensors);
+            first
+        })
+    }
+}
+
+/// Beginning of the names of a model's `count` files, by the name of one of them (`gguf-split` of llama.cpp).
+pub fn stem(name: &str, count: u64) -> Option<&str> {
+    let (stem, number) = name.strip_suffix(&format!("-of-{count:05}.gguf"))?.rsplit_once('-')?;
+    number.parse::<u64>().ok().map(|_| stem)
+}
+
+/// Name of the model that a file is of, or is a part of.
+pub fn model_of(name: &str) -> &str {
+    let count = name.strip_suffix(".gguf").and_then(|name| name.rsplit_once("-of-")?.1.parse().ok());
+    count.and_then(|count| stem(name, count)).unwrap_or(name)
+}
+
+/// Most files of one model that are accepted.
+const MOST_PARTS: u64 = 1000;
+
 /// Tensor types as type code, name, values per block, and bytes per block.
 const TYPES: &[(u32, &str, u64, u64)] = &[
     (0, "f32", 1, 4),
@@ -63,6 +93,8 @@ const TYPES: &[(u32, &str, u64, u64)] = &[
     (34, "tq1_0", 256, 54),
     (35, "tq2_0", 256, 66),
     (39, "mxfp4", 32, 17),
+    (40, "nvfp4", 64, 36),
+    (41, "q1_0", 128, 18),
 ];
 
 /// Reads a header from the start of a file; `place` names the file in errors.
@@ -221,6 +253,7 @@ pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
         Error::field(place, "general.architecture", "missing", "a GGUF of a language model")
     })?;
     let get = |key: &str| header.metadata.get(&format!("{architecture}.{key}"));
+    known(place, architecture, header)?;
     let shape = |name: &str| header.tensors.iter().find(|t| t.name == name).map(|t| t.shape.clone());
     let mut config = Map::new();
     let model_type = model_type(architecture);
@@ -246,6 +279,25 @@ pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
         }
     }
     Ok(Value::Object(config))
+}
+
+/// Refuses an architecture that is not known where its keys say more than a Llama's: recurrences, experts, latents,
+/// indexers.
+fn known(place: &str, architecture: &str, header: &Header) -> Result<()> {
+    if reader::standing(model_type(architecture)) != reader::Standing::Unknown {
+        return Ok(());
+    }
+    let more = ["ssm.", "expert", "lora_rank", "_mla", "indexer", "wkv", "shortconv", "linear_attn", "kda."];
+    let set = |value: &Value| value.as_u64() != Some(0);
+    let told = header.metadata.iter().find(|(key, value)| {
+        let own =
+            key.strip_prefix(architecture).is_some_and(|rest| more.iter().any(|part| rest.contains(part)));
+        own && set(value)
+    });
+    let Some((key, _)) = told else { return Ok(()) };
+    let found = format!("{architecture:?}, which is not known, with `{key}`");
+    let accepted = "an architecture that is known, or a config.json in the file's folder";
+    Err(Error::field(place, "general.architecture", found, accepted))
 }
 
 /// Model of a GGUF file, each tensor in its stored format; `name` is the model's name in reports.
@@ -327,6 +379,19 @@ fn model_type(architecture: &str) -> &str {
     match architecture {
         "qwen2moe" => "qwen2_moe",
         "qwen3moe" => "qwen3_moe",
+        "qwen2vl" => "qwen2_vl",
+        "qwen3vl" => "qwen3_vl_text",
+        "qwen3vlmoe" => "qwen3_vl_moe_text",
+        "phi2" => "phi",
+        "hunyuan-dense" => "hunyuan_v1_dense",
+        "hunyuan-moe" => "hunyuan_v1_moe",
+        "ernie4_5-moe" => "ernie4_5_moe",
+        "exaone-moe" => "exaone_moe",
+        "glm4moe" => "glm4_moe",
+        "minimax-m2" => "minimax_m2",
+        "mistral3" => "ministral3",
+        "bailingmoe" => "bailing_moe",
+        "bailingmoe2" => "bailing_moe_v2",
         "gptneox" => "gpt_neox",
         "gpt-oss" => "gpt_oss",
         "gemma3" => "gemma3_text",
