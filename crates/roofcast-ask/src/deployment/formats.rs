@@ -200,7 +200,10 @@ fn rule(
         (Some(WeightFormat::Gguf(mix)), _) => DtypeRule::Gguf(mix),
         (Some(WeightFormat::Uniform(f)), _) if f.width.as_f64() >= 16.0 => DtypeRule::Linear(unquantized),
         (Some(WeightFormat::Uniform(f)), _) => {
-            DtypeRule::Linear(unpacked(with_activations(f, activations)?, chip, activations, assumptions))
+            let format = with_activations(f, activations)?;
+            let stores = f.name == "nvfp4" || model.quantization.as_ref().is_some_and(stores_fp8);
+            let may = stores && activations.is_none();
+            DtypeRule::Linear(if may { unpacked(format, chip, assumptions) } else { format })
         }
         (None, None) => DtypeRule::Linear(unquantized),
         (None, Some(q)) => {
@@ -227,16 +230,14 @@ fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)
 /// (`model_executor/layers/quantization/utils/marlin_utils_fp8.py`, `marlin_utils_fp4.py`).
 const UNPACKED: [&str; 3] = ["fp8", "fp8-block", "nvfp4"];
 
+/// True for a checkpoint whose weights are 8-bit floats.
+fn stores_fp8(quantization: &Quantization) -> bool {
+    quantization.format.name.starts_with("fp8")
+}
+
 /// Returns `format` as weight-only where `chip` has no rate for it and engines unpack it, with a note.
-fn unpacked(
-    format: Format,
-    chip: &Accelerator,
-    activations: Option<Dtype>,
-    assumptions: &mut Vec<String>,
-) -> Format {
-    let Some(dtype) = format.compute.filter(|dtype| activations.is_none() && !chip.has(*dtype)) else {
-        return format;
-    };
+fn unpacked(format: Format, chip: &Accelerator, assumptions: &mut Vec<String>) -> Format {
+    let Some(dtype) = format.compute.filter(|dtype| !chip.has(*dtype)) else { return format };
     if chip.vendor != "nvidia" || !UNPACKED.contains(&format.name) {
         return format;
     }
