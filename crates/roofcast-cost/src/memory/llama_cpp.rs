@@ -354,6 +354,7 @@ fn refusal(deployment: &Deployment, stage: usize, needed_bytes: Bytes) -> Refusa
     let step = CELLS * slots.streams();
     let longest = largest(n_ctx.div_ceil(step), |steps| fits(deployment, slots, steps * step, Bytes::ZERO));
     Refusal {
+        loading_bytes: None,
         needed_bytes,
         available_bytes: budget_bytes.saturating_sub(taken),
         short_by_bytes: taken.saturating_sub(budget_bytes),

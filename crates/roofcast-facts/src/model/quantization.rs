@@ -277,6 +277,39 @@ mod tests {
         assert_eq!(bits(groups), 4.5);
     }
 
+    /// Scales of 16 bits a group of integers, exponents of 8 bits per 32 small floats; integers of 4 bits with
+    /// activations take a byte unless the file packs them.
+    #[test]
+    fn compressed_tensors_have_their_true_bits() {
+        let bits = |weights: &str, inputs: &str, format: &str| {
+            let group = format!(
+                r#"{{"weights": {{{weights}}}, "input_activations": {inputs}, "targets": ["Linear"]}}"#
+            );
+            let text = format!(
+                r#"{{"quant_method": "compressed-tensors", "format": "{format}", "config_groups": {{"group_0": {group}}}}}"#
+            );
+            read(&text).unwrap().format.width.as_f64()
+        };
+        for n in [2, 3, 5, 6, 7] {
+            let weights = format!(r#""num_bits": {n}, "type": "int", "group_size": 128, "symmetric": true"#);
+            assert_eq!(bits(&weights, "null", "pack-quantized"), f64::from(n) + 0.125);
+        }
+        let eight = r#""num_bits": 8, "type": "int", "group_size": 128"#;
+        assert_eq!(bits(eight, "null", "pack-quantized"), 8.125);
+        assert_eq!(
+            bits(r#""num_bits": 8, "type": "float", "group_size": 32"#, "null", "mxfp8-quantized"),
+            8.25
+        );
+        assert_eq!(
+            bits(r#""num_bits": 6, "type": "float", "group_size": 32"#, "null", "mxfp6-quantized"),
+            6.25
+        );
+        let four = r#""num_bits": 4, "type": "int", "group_size": 128"#;
+        let inputs = r#"{"num_bits": 8, "type": "float"}"#;
+        assert_eq!(bits(four, inputs, "pack-quantized"), 4.125);
+        assert_eq!(bits(four, inputs, "int-quantized"), 8.125);
+    }
+
     /// NVFP4 weights imply nothing about the cache: `kv_cache_quant_algo` or `kv_cache_scheme` states its format.
     #[test]
     fn the_cache_has_a_format_if_the_checkpoint_says_so() {

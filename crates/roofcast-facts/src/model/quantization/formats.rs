@@ -9,6 +9,10 @@ use serde_json::Value;
 
 /// OCP microscaling 8-bit floats: an 8-bit exponent per 32 values.
 const MXFP8: Format = Format { name: "mxfp8", width: Width::grouped(8, 8, 32), compute: Some(Dtype::Fp8) };
+/// OCP microscaling 6-bit floats.
+const MXFP6: Format = Format { name: "mxfp6", width: Width::grouped(6, 8, 32), compute: None };
+/// Names of integers by their bits, which compressed-tensors packs without gaps (`pack_to_int32` of 0.20).
+const NARROW: [&str; 8] = ["", "", "int2", "int3", "int4", "int5", "int6", "int7"];
 /// NVFP4 weights with 16-bit activations.
 const NVFP4_WEIGHT_ONLY: Format = Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 };
 
@@ -115,30 +119,63 @@ pub(super) fn group_format(section: &Keys, group: &Value) -> Result<Format> {
     let float = weights["type"].as_str() == Some("float");
     let size = weights["group_size"].as_u64().filter(|g| (1..=65_536).contains(g)).map(|g| g as u32);
     let symmetric = weights["symmetric"].as_bool().unwrap_or(true);
-    let activations = group.get("input_activations").is_some_and(|a| !a.is_null());
-    let zero = if symmetric { 0 } else { 4 };
+    let inputs = group.get("input_activations").filter(|inputs| !inputs.is_null());
+    let activations = inputs.is_some();
+    let zero = |bits: u64| if symmetric { 0 } else { bits as u32 };
+    // Scales of groups; without groups a scale a row, which is not counted.
+    let scaled = |width: u32, zero: u32| match size {
+        Some(group) => Width::grouped(width, 16 + zero, group),
+        None => Width::bits(width),
+    };
     Ok(match (bits, float, size) {
         (Some(8), true, Some(32)) if activations => MXFP8,
+        (Some(8), true, Some(32)) => Format { compute: None, ..MXFP8 },
         (Some(8), true, _) if activations => Format::FP8,
         (Some(8), true, _) => Format { name: "fp8-weight-only", width: Width::bits(8), compute: None },
+        (Some(6), true, Some(32)) => Format { compute: inputs.and_then(computed), ..MXFP6 },
         (Some(4), true, Some(16)) if activations => Format::NVFP4,
         (Some(4), true, Some(16)) => NVFP4_WEIGHT_ONLY,
         (Some(4), true, _) => Format::MXFP4,
         (Some(8), false, _) if activations => {
             Format { name: "int8", width: Width::bits(8), compute: Some(Dtype::Int8) }
         }
-        (Some(8), false, _) => Format { name: "int8", width: Width::bits(8), compute: None },
-        (Some(4), false, size) => {
-            Format { name: "int4", width: Width::grouped(4, 16 + zero, size.unwrap_or(128)), compute: None }
+        (Some(8), false, _) => Format { name: "int8", width: scaled(8, zero(8)), compute: None },
+        // A file that does not pack its weights has a byte for each.
+        (Some(4), false, _) if activations && !is_packed(section, group) => {
+            Format { name: "int4", width: scaled(8, zero(4)), compute: inputs.and_then(computed) }
+        }
+        (Some(4), false, size) => Format {
+            name: "int4",
+            width: Width::grouped(4, 16 + zero(4), size.unwrap_or(128)),
+            compute: inputs.and_then(computed),
+        },
+        (Some(bits @ (2 | 3 | 5 | 6 | 7)), false, _) => {
+            Format { name: NARROW[bits as usize], width: scaled(bits as u32, zero(bits)), compute: None }
         }
         _ => {
             return Err(section.bad(
                 "quantization_config.config_groups",
                 brief(weights),
-                "weights of 4 or 8 bits, int or float",
+                "weights of 2 to 8 bits as integers, of 4, 6 (groups of 32) or 8 bits as floats",
             ));
         }
     })
+}
+
+/// Dtype of products by the format of their inputs.
+fn computed(inputs: &Value) -> Option<Dtype> {
+    match (inputs["num_bits"].as_u64(), inputs["type"].as_str()) {
+        (Some(8), Some("float")) => Some(Dtype::Fp8),
+        (Some(8), _) => Some(Dtype::Int8),
+        (Some(4), Some("int") | None) => Some(Dtype::Int4),
+        _ => None,
+    }
+}
+
+/// True if the file packs weights of fewer than 8 bits, as `format` of the group or of the section says.
+fn is_packed(section: &Keys, group: &Value) -> bool {
+    let named = group.get("format").or_else(|| section.value("format")).and_then(Value::as_str);
+    named == Some("pack-quantized")
 }
 
 /// KV-cache format of a `kv_cache_scheme` or `kv_cache_quant_algo`; `None` if the checkpoint leaves the choice to the
