@@ -342,7 +342,7 @@ mod tests {
         compiled_with(model, &DeploymentOptions { parallelism, ..DeploymentOptions::default() })
     }
 
-    fn compiled_with(model: &str, options: &DeploymentOptions) -> StepModel {
+    pub(super) fn compiled_with(model: &str, options: &DeploymentOptions) -> StepModel {
         let catalog = roofcast_facts::Catalog::embedded().unwrap();
         let entry = catalog.model(model).unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
@@ -397,52 +397,6 @@ mod tests {
         let llama = |tp| compiled("meta-llama/Llama-3.1-8B-Instruct", tp, 1).surroundings;
         assert_eq!(llama(1).products, 129);
         assert_eq!((llama(1).vocabulary, llama(2).vocabulary), (128_256, 64_128));
-    }
-
-    /// Kernels of `model` under `engine` that Python launches, and those that compiled code does, in a step with prompts.
-    fn launched(model: &str, engine: &str, options: impl Fn(&mut DeploymentOptions)) -> [u64; 2] {
-        let mut with = DeploymentOptions::default();
-        with.engine.name = Some(engine.to_owned());
-        options(&mut with);
-        let [_, prompts] = compiled_with(model, &with).surroundings.launched;
-        [prompts.one_by_one, prompts.compiled]
-    }
-
-    /// A layer of Llama-3.1-8B in bf16 has four GEMMs, attention with its cache write, two norms, rotary embedding and
-    /// activation, and the model an embedding and lm_head: of 32 · 10 + 2 kernels Python launches two a layer in vLLM,
-    /// all in SGLang, none in TensorRT's engines; with two ranks 64 all-reduces more. In fp8 a GEMM and its quantization
-    /// are custom operators: 2 + 4 · 2 a layer of 14.
-    #[test]
-    fn launches_of_a_dense_prompt_by_hand() {
-        let llama = |engine: &str, options: &dyn Fn(&mut DeploymentOptions)| {
-            launched("meta-llama/Llama-3.1-8B-Instruct", engine, options)
-        };
-        let plain = &|_: &mut DeploymentOptions| ();
-        assert_eq!(llama("vllm", plain), [64, 258]);
-        assert_eq!(llama("sglang", plain), [322, 0]);
-        assert_eq!(llama("tensorrt-llm", plain), [322, 0]);
-        let version = |version: &'static str| {
-            move |o: &mut DeploymentOptions| o.engine.version = Some(version.to_owned())
-        };
-        assert_eq!(llama("tensorrt-llm", &version("0.20.0")), [0, 322]);
-        assert_eq!(llama("tensorrt-llm", &version("1.0.0rc3")), [322, 0]);
-        assert_eq!(llama("vllm", &version("0.7.3")), [322, 0]);
-        assert_eq!(llama("vllm", &|o| o.engine.enforce_eager = Some(true)), [322, 0]);
-        assert_eq!(llama("vllm", &|o| o.engine.max_cudagraph_capture_size = Some(0)), [128, 516]);
-        assert_eq!(llama("vllm", &|o| o.parallelism.tp = Some(2)), [128, 258]);
-        assert_eq!(llama("vllm", &|o| o.precision.weights = Some("fp8".to_owned())), [320, 130]);
-    }
-
-    /// A layer of Qwen3-30B-A3B under an eager host on four ranks has 16 kernels: five small ones, three GEMMs,
-    /// attention, five of experts, two all-reduces; 48 layers, an embedding and lm_head. At 45 µs these are 34.7 ms:
-    /// 33.9 were measured for a step of 8 users on four RTX 4090 (vLLM's issue 45709).
-    #[test]
-    fn launches_of_an_eager_step_by_hand() {
-        let mut options = DeploymentOptions::default();
-        options.engine.enforce_eager = Some(true);
-        options.parallelism.tp = Some(4);
-        let [decodes, _] = compiled_with("Qwen/Qwen3-30B-A3B", &options).surroundings.launched;
-        assert_eq!((decodes.one_by_one, decodes.compiled), (48 * 16 + 2, 0));
     }
 
     /// Qwen3-30B-A3B under llama.cpp: 48 layers, 8 experts per token, 2048 values of two bytes. vLLM's kernels gather
