@@ -186,6 +186,7 @@ export interface Bounded {
   ms: number;
   most_ms: number;
   over_seeds: [number, number] | null;
+  interval: [number, number] | null;
 }
 
 export interface CacheUse {

@@ -219,6 +219,10 @@ class Bounded(Part):
     over_seeds: tuple[float, float] | None
     """Lowest and highest value over five seeds; ``None`` if the deployment does not have the required probability."""
 
+    interval: tuple[float, float] | None
+    """80 % interval in milliseconds, from the simulations that give the deployment's probability; ``None`` without a
+    probability, and if the load is not sustained in more than a tenth of the draws."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class CacheUse(Part):
@@ -525,6 +529,10 @@ class ClassBound(Part):
 
     over_seeds: tuple[float, float] | None
     """Lowest and highest value over five seeds; ``None`` if the deployment does not have the required probability."""
+
+    interval: tuple[float, float] | None
+    """80 % interval in milliseconds, from the simulations that give the deployment's probability; ``None`` without a
+    probability, and if the load is not sustained in more than a tenth of the draws."""
 
 
 @dataclass(init=False, repr=False, eq=False)
