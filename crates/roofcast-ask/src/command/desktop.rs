@@ -6,9 +6,15 @@
 //! `OLLAMA_KV_CACHE_TYPE`); lmstudio.ai/docs/cli/load.
 
 use super::PLACE;
-use super::program::Program;
-use crate::spec::EngineKind;
 use roofcast_facts::error::{Error, Result};
+
+/// The server that a program starts.
+pub(super) struct LlamaServer {
+    /// Arguments of llama-server.
+    pub(super) arguments: Vec<String>,
+    /// Notes on how the command was read.
+    pub(super) notes: Vec<String>,
+}
 
 /// Context in tokens without a setting: Ollama's below 24 GiB of memory, and LM Studio's.
 const CONTEXT: u64 = 4096;
@@ -18,7 +24,7 @@ const OLLAMA_VALUES: [&str; 5] = ["--dimensions", "--format", "--height", "--kee
 const LMS_VALUES: [&str; 6] = ["--context-length", "--gpu", "--host", "--identifier", "--parallel", "--ttl"];
 
 /// Reads `ollama run MODEL`; `variables` are the environment variables of Ollama's server, each as `NAME=value`.
-pub(super) fn ollama(words: &[String], variables: &[String]) -> Result<Program> {
+pub(super) fn ollama(words: &[String], variables: &[String]) -> Result<LlamaServer> {
     let Options { model, values } = options("ollama run", words, &OLLAMA_VALUES)?;
     drop(values);
     let variable = |name: &str| {
@@ -35,11 +41,11 @@ pub(super) fn ollama(words: &[String], variables: &[String]) -> Result<Program> 
     let told = format!(
         "a context of {CONTEXT} tokens, Ollama's below 24 GiB of memory: OLLAMA_CONTEXT_LENGTH sets another"
     );
-    Ok(program(flags, asked.is_none().then_some(told)))
+    Ok(server(flags, asked.is_none().then_some(told)))
 }
 
 /// Reads `lms load MODEL`, of LM Studio. A model without a format is read in q4_k_m, unless its checkpoint has one.
-pub(super) fn lms(words: &[String]) -> Result<Program> {
+pub(super) fn lms(words: &[String]) -> Result<LlamaServer> {
     let Options { model, values } = options("lms load", words, &LMS_VALUES)?;
     let value =
         |name: &str| values.iter().rev().find(|(flag, _)| flag == name).map(|(_, value)| value.clone());
@@ -60,16 +66,14 @@ pub(super) fn lms(words: &[String]) -> Result<Program> {
         flags.push(("-kvu", String::new()));
     }
     let told = format!("a context of {CONTEXT} tokens, LM Studio's own: --context-length sets another");
-    Ok(program(flags, asked.is_none().then_some(told)))
+    Ok(server(flags, asked.is_none().then_some(told)))
 }
 
 /// llama-server with `flags`; an empty value stands for none.
-fn program(flags: Vec<(&str, String)>, note: Option<String>) -> Program {
+fn server(flags: Vec<(&str, String)>, note: Option<String>) -> LlamaServer {
     let words = flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
-    Program {
-        engine: EngineKind::LlamaCpp,
+    LlamaServer {
         arguments: words.filter(|word| !word.is_empty()).collect(),
-        variables: Vec::new(),
         notes: note.into_iter().collect(),
     }
 }
@@ -113,8 +117,8 @@ mod tests {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    fn arguments(program: Result<Program>) -> String {
-        program.unwrap().arguments.join(" ")
+    fn arguments(server: Result<LlamaServer>) -> String {
+        server.unwrap().arguments.join(" ")
     }
 
     #[test]

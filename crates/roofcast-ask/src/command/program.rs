@@ -58,8 +58,10 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
     let mut found = match name {
         "sudo" | "exec" | "env" | "nohup" => inside(&rest[1..], deep - 1)?,
         "docker" | "podman" | "nerdctl" => container(rest, deep)?,
-        "ollama" if rest.get(1).is_some_and(|word| word == "run") => desktop::ollama(&rest[2..], own)?,
-        "lms" if rest.get(1).is_some_and(|word| word == "load") => desktop::lms(&rest[2..])?,
+        "ollama" if rest.get(1).is_some_and(|word| word == "run") => {
+            llama_server(desktop::ollama(&rest[2..], own)?)
+        }
+        "lms" if rest.get(1).is_some_and(|word| word == "load") => llama_server(desktop::lms(&rest[2..])?),
         shell if SHELLS.contains(&shell) => {
             match rest.iter().position(|word| word.ends_with('c') && word.starts_with('-')) {
                 Some(at) if rest.len() > at + 1 => inside(&words::split(&rest[at + 1])?, deep - 1)?,
@@ -70,6 +72,12 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
     };
     found.variables.splice(0..0, own.iter().cloned());
     Ok(found)
+}
+
+/// The server that a program for the desktop starts.
+fn llama_server(server: desktop::LlamaServer) -> Program {
+    let desktop::LlamaServer { arguments, notes } = server;
+    Program { engine: EngineKind::LlamaCpp, arguments, variables: Vec::new(), notes }
 }
 
 /// Reads the command of a server without a shell or container around it.
