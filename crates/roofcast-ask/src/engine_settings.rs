@@ -12,7 +12,7 @@ pub use llama_cpp::{CELLS, MICRO_BATCH, Slots};
 pub use lora::LoraSettings;
 pub use own::{MAX_PREFILL_TOKENS, Own, SglangSettings, StatePool, VllmSettings};
 pub use profile::Profile;
-pub use profile::{Balance, PrefixCaching, Reservation};
+pub use profile::{Balance, Order, PrefixCaching, Reservation};
 pub use tier::{HiCacheSettings, HostTierSettings, OffloadSettings, STORAGE_GB_S, StorageSettings};
 
 use crate::spec::{

@@ -114,9 +114,7 @@ pub fn records(text: &str) {
 
 /// Reads `text` as recorded traffic in every format, and as a workload, of which it draws the first requests.
 pub fn workload(text: &str) {
-    use TraceFormat::{Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm};
-    for format in [Azure, BurstGpt, Mooncake, Own, Pairs, ShareGpt, Vllm].map(Some).into_iter().chain([None])
-    {
+    for format in TraceFormat::ALL.map(Some).into_iter().chain([None]) {
         if let Ok(trace) = Trace::parse("fuzz", text, format) {
             let _ = (trace.rate(), trace.cv2());
         }

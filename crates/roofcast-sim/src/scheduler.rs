@@ -9,6 +9,8 @@ pub(crate) mod lightllm;
 pub(crate) mod llama_cpp;
 pub(crate) mod orca;
 pub mod sglang;
+#[cfg(test)]
+mod shortest;
 pub mod state;
 pub(crate) mod static_batch;
 pub(crate) mod token_budget;
@@ -34,6 +36,9 @@ pub enum Policy {
     LightLlm,
     /// llama.cpp: a fixed number of slots.
     LlamaCpp,
+    /// Shortest prompt first, for tests.
+    #[cfg(test)]
+    Shortest,
 }
 
 impl Policy {
@@ -65,6 +70,8 @@ impl Policy {
             Policy::TokenBudget => token_budget::schedule(state),
             Policy::LightLlm => lightllm::schedule(state),
             Policy::LlamaCpp => llama_cpp::schedule(state),
+            #[cfg(test)]
+            Policy::Shortest => shortest::schedule(state),
         }
     }
 

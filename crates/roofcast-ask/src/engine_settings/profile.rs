@@ -10,6 +10,8 @@ const LAYOUTS: &[KvLayout] = &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::
 /// Defaults and restrictions of a scheduler.
 #[derive(Debug, Clone)]
 pub struct Profile {
+    /// Order of admission without an order in the spec.
+    pub order: Order,
     /// Tokens per KV block.
     pub(crate) block_size: u64,
     /// The only supported block size in tokens; `None` if others are supported.
@@ -47,6 +49,19 @@ pub struct Profile {
     pub has_slots: bool,
     /// Supported layouts of the KV cache in memory.
     pub layouts: &'static [KvLayout],
+}
+
+/// Order in which waiting requests are admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// By arrival; preempted requests return to the head.
+    #[default]
+    Arrival,
+    /// By key, smaller first; equal keys by arrival.
+    Key,
+    /// By the policy, which may admit a request before one that arrived earlier, so that every arrival may change the
+    /// next decision.
+    Policy,
 }
 
 /// KV cache that a request reserves at admission.
@@ -108,8 +123,9 @@ impl Profile {
     }
 
     /// Profile of a policy with a token budget that decodes and chunks of prompts share, and blocks of 16 tokens.
-    fn chunked() -> Profile {
+    fn chunked(order: Order) -> Profile {
         Profile {
+            order,
             block_size: 16,
             only_block_size: None,
             max_num_batched_tokens: None,
@@ -132,13 +148,13 @@ impl Profile {
     }
 
     /// Profile of a policy with whole prompts, steps of any size and blocks of one token.
-    fn whole(reservation: Reservation) -> Profile {
+    fn whole(order: Order, reservation: Reservation) -> Profile {
         Profile {
             block_size: 1,
             max_num_batched_tokens: Some(u64::from(u32::MAX)),
             reservation,
             enable_chunked_prefill: false,
-            ..Profile::chunked()
+            ..Profile::chunked(order)
         }
     }
 }
@@ -148,7 +164,7 @@ fn static_batch() -> Profile {
     Profile {
         reserves: true,
         layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Contiguous],
-        ..Profile::whole(Reservation::Max)
+        ..Profile::whole(Order::Arrival, Reservation::Max)
     }
 }
 
@@ -157,7 +173,7 @@ fn orca() -> Profile {
     Profile {
         reserves: true,
         layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Contiguous],
-        ..Profile::whole(Reservation::Max)
+        ..Profile::whole(Order::Arrival, Reservation::Max)
     }
 }
 
@@ -167,7 +183,7 @@ fn vllm_v0() -> Profile {
         block_size: 16,
         watermark: 0.01,
         layouts: &[KvLayout::Paged, KvLayout::Flashinfer, KvLayout::Vattention],
-        ..Profile::whole(Reservation::Prompt)
+        ..Profile::whole(Order::Arrival, Reservation::Prompt)
     }
 }
 
@@ -180,7 +196,7 @@ fn vllm() -> Profile {
         decides_ahead: true,
         balance: Some(Balance::Score),
         layouts: LAYOUTS,
-        ..Profile::chunked()
+        ..Profile::chunked(Order::Arrival)
     }
 }
 
@@ -191,7 +207,7 @@ fn sarathi() -> Profile {
         watermark: 0.01,
         reservation: Reservation::Prompt,
         layouts: LAYOUTS,
-        ..Profile::chunked()
+        ..Profile::chunked(Order::Arrival)
     }
 }
 
@@ -201,7 +217,7 @@ fn splitfuse() -> Profile {
         max_num_batched_tokens: Some(512),
         scheduler_reserve_full_isl: false,
         layouts: LAYOUTS,
-        ..Profile::chunked()
+        ..Profile::chunked(Order::Arrival)
     }
 }
 
@@ -218,16 +234,17 @@ fn max_utilization() -> Profile {
         max_num_batched_tokens: Some(8192),
         enable_chunked_prefill: false,
         scheduler_reserve_full_isl: false,
-        ..Profile::chunked()
+        ..Profile::chunked(Order::Arrival)
     }
 }
 
 /// Defaults of LightLLM: whole prompts, KV cache in blocks of one token.
 fn lightllm() -> Profile {
-    Profile { only_block_size: Some(1), ..Profile::whole(Reservation::Prompt) }
+    Profile { only_block_size: Some(1), ..Profile::whole(Order::Arrival, Reservation::Prompt) }
 }
 
 /// Defaults of SGLang: pages of one token, a radix tree, one token budget that data-parallel ranks divide.
+/// `schedule_policy` may sort its queue.
 fn sglang() -> Profile {
     Profile {
         block_size: 1,
@@ -235,7 +252,7 @@ fn sglang() -> Profile {
         bounds_sequences: false,
         divides_budget: true,
         balance: Some(Balance::RoundRobin),
-        ..Profile::chunked()
+        ..Profile::chunked(Order::Policy)
     }
 }
 
@@ -249,6 +266,6 @@ fn llama_cpp() -> Profile {
         reservation: Reservation::Max,
         has_slots: true,
         layouts: &[KvLayout::Contiguous],
-        ..Profile::chunked()
+        ..Profile::chunked(Order::Arrival)
     }
 }

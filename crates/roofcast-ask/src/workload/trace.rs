@@ -55,6 +55,21 @@ pub enum TraceFormat {
     Weka,
 }
 
+impl TraceFormat {
+    /// All formats.
+    pub const ALL: [TraceFormat; 9] = [
+        TraceFormat::Azure,
+        TraceFormat::Mooncake,
+        TraceFormat::Vllm,
+        TraceFormat::BurstGpt,
+        TraceFormat::ShareGpt,
+        TraceFormat::Own,
+        TraceFormat::Pairs,
+        TraceFormat::Turns,
+        TraceFormat::Weka,
+    ];
+}
+
 /// Recorded requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {

@@ -235,7 +235,7 @@ impl<D: Decodes> Replica for Engine<D> {
 
     fn arrive(&mut self, arrival: Arrival, prompt: Prompt) {
         // A request that arrives behind others, with the queue in order of arrival, cannot change the decision.
-        self.fresh |= self.state.waiting() == 0 || !self.state.in_order();
+        self.fresh |= !D::LEAPS || self.state.waiting() == 0 || !self.state.in_order();
         if self.state.config.prefixes == PrefixCaching::Unknown {
             return self.state.arrive(arrival, SharedPrefix::default());
         }
@@ -258,7 +258,8 @@ impl<D: Decodes> Replica for Engine<D> {
         let held = || self.state.config.polling.wait_steps > 0;
         // A decision made ahead can use the budget of a request that has ended before that request leaves.
         let early = || self.state.config.ahead && self.state.short_of_budget;
-        self.state.waiting() > 0
+        D::LEAPS
+            && self.state.waiting() > 0
             && !held()
             && !early()
             && self.state.head().is_some()
@@ -399,3 +400,6 @@ fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64
     tally.token_steps += sum_of_run(held, growth, steps);
     tally.shared_steps += u128::from(shared) * u128::from(steps);
 }
+
+#[cfg(test)]
+mod tests;

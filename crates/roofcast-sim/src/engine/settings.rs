@@ -3,9 +3,8 @@
 //! Knows: the KV cache that fits memory, the defaults of each scheduler, and the settings that each scheduler refuses;
 //! the latter two are in the [`Profile`] of the scheduler. Operations after this conversion cannot fail.
 
-use crate::scheduler::config::{EngineConfig, Preemption, PrefixCaching, RankSettings, Reservation};
+use crate::scheduler::config::{EngineConfig, Order, Preemption, PrefixCaching, RankSettings, Reservation};
 use crate::scheduler::state::polling::PollingConfig;
-use crate::scheduler::state::queue::Order;
 use crate::scheduler::{Policy, vllm};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::{EngineSettings, OffloadSettings, Own, Profile};
@@ -107,7 +106,7 @@ impl EngineConfig {
             scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl,
             prefixes,
             watermark_blocks: (spec.watermark * (blocks + profile.null_blocks) as f64) as u64,
-            order: if spec.policy == QueuePolicy::Fcfs { Order::Arrival } else { Order::Key },
+            order: if spec.policy == QueuePolicy::Fcfs { profile.order } else { Order::Key },
             polling: polling(spec, budget, attention_dp),
             ahead: profile.decides_ahead && spec.is_in_order() && spec.overlaps(),
             attention_dp,

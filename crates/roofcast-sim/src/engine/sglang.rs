@@ -374,7 +374,7 @@ impl<D: Decodes> Replica for Sglang<D> {
     }
 
     fn blocked(&self) -> bool {
-        self.scheduler.blocked()
+        D::LEAPS && self.scheduler.blocked()
     }
 
     fn is_empty(&self) -> bool {

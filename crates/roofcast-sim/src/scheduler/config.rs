@@ -2,10 +2,9 @@
 //!
 //! Knows: the meaning of each setting. Knows nothing about specs: [`super::settings`] converts them.
 
-pub use roofcast_ask::engine_settings::{Balance, PrefixCaching, Reservation};
+pub use roofcast_ask::engine_settings::{Balance, Order, PrefixCaching, Reservation};
 
 use super::state::polling::PollingConfig;
-use super::state::queue::Order;
 use crate::scheduler::vllm;
 use roofcast_ask::kv_cache::groups::Groups;
 use roofcast_ask::kv_cache::tier::HostTier;

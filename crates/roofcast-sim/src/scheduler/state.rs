@@ -20,13 +20,13 @@ mod told;
 pub(crate) use kv_transfers::KvTransfer;
 
 use crate::kv_cache::prefix::SharedPrefix;
-use crate::scheduler::config::{EngineConfig, Reservation};
+use crate::scheduler::config::{EngineConfig, Order, Reservation};
 use crate::tally::Tally;
 use crate::timeline::{Mark, Timeline};
 use cache::Cache;
 use decodes::{Decodes, Entry};
 use polling::AdmissionPolling;
-use queue::{Order, Queue};
+use queue::Queue;
 use roofcast_ask::arrival::{Arrival, Departure, SequenceId};
 use roofcast_ask::workload::Prompt;
 use roofcast_facts::clock::Ticks;
@@ -246,7 +246,14 @@ impl<D: Decodes> State<D> {
         self.waiting.len()
     }
 
-    /// True if the queue is in order of arrival, so that a new request does not affect earlier ones.
+    /// Sorts the waiting requests by the length of their prompts.
+    #[cfg(test)]
+    pub(crate) fn sort_waiting(&mut self) {
+        let sequences = &self.sequences;
+        self.waiting.sort_by(|id| u64::from(sequences[id as usize].known));
+    }
+
+    /// True if requests are admitted in order of arrival, so that a new request does not affect earlier ones.
     pub(crate) fn in_order(&self) -> bool {
         self.config.order == Order::Arrival
     }

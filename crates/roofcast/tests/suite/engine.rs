@@ -3,6 +3,7 @@
 use super::runs::{
     conserved, deployment, records, replica, same, same_over_time, schedulers, served, spread, workloads,
 };
+use super::support::accepted;
 use proptest::prelude::*;
 use roofcast::fleet::results::Results;
 use roofcast::fleet::{Fleet, QueueOrder};
@@ -168,25 +169,20 @@ proptest! {
     }
 }
 
+/// Tests walk the list of schedulers, so that it must have every name that a spec can have.
+#[test]
+fn the_list_of_schedulers_is_whole() {
+    let mut names = SchedulerKind::ALL.map(SchedulerKind::name).map(str::to_owned).to_vec();
+    names.sort();
+    assert_eq!(accepted(&serde_json::from_str::<SchedulerKind>("\"?\"").unwrap_err()), names);
+}
+
 /// The defaults in the book are the engine's.
 #[test]
 fn the_books_defaults_are_the_engines() {
-    use SchedulerKind::*;
-    let kinds = [
-        ("vllm", Vllm),
-        ("vllm-v0", VllmV0),
-        ("sarathi", Sarathi),
-        ("splitfuse", Splitfuse),
-        ("tensorrt-llm", TensorrtLlm),
-        ("tensorrt-llm-max-utilization", TensorrtLlmMaxUtilization),
-        ("sglang", Sglang),
-        ("lightllm", Lightllm),
-        ("llama.cpp", LlamaCpp),
-        ("orca", Orca),
-        ("static", Static),
-    ];
     let book = include_str!("../../../../docs/engine.md");
-    for (name, scheduler) in kinds {
+    for scheduler in SchedulerKind::ALL {
+        let name = scheduler.name();
         let spec = EngineSpec { scheduler: Some(scheduler), ..EngineSpec::default() };
         let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
         let (config, _) = EngineConfig::resolve(&deployment, 1000, false).unwrap();
@@ -226,19 +222,7 @@ const LAYOUTS: [Option<KvLayout>; 5] = [
 #[test]
 fn every_combination_serves_or_is_refused() {
     use SchedulerKind::*;
-    let schedulers = [
-        Static,
-        Orca,
-        VllmV0,
-        Vllm,
-        Sarathi,
-        Splitfuse,
-        Lightllm,
-        Sglang,
-        LlamaCpp,
-        TensorrtLlm,
-        TensorrtLlmMaxUtilization,
-    ];
+    let schedulers = SchedulerKind::ALL;
     let arrivals =
         Arrivals::ClosedLoop { concurrency: 6, think_s: None, ramp_s: None, turn_round_s: Some(0.0) };
     let workload = Workload {
@@ -258,7 +242,8 @@ fn every_combination_serves_or_is_refused() {
     let (mut served_by, mut refused) = (Vec::new(), 0);
     for case in 0..schedulers.len() * LAYOUTS.len() * 3 * 3 * 2 * 2 {
         let pick = |stride: usize, of: usize| case / stride % of;
-        let (scheduler, layout) = (schedulers[pick(36, 11)], LAYOUTS[pick(396, 5)]);
+        let (scheduler, layout) =
+            (schedulers[pick(36, schedulers.len())], LAYOUTS[pick(36 * schedulers.len(), LAYOUTS.len())]);
         let spec = EngineSpec {
             scheduler: Some(scheduler),
             kv_layout: layout,

@@ -195,24 +195,10 @@ fn holding(seqs: u64, flag: bool, reservation: usize) -> TensorrtLlmSpec {
 
 pub(super) fn schedulers() -> impl Strategy<Value = EngineSpec> {
     use SchedulerKind::*;
-    let kinds = [
-        Static,
-        Orca,
-        VllmV0,
-        Vllm,
-        Vllm,
-        Vllm,
-        Sarathi,
-        Splitfuse,
-        Lightllm,
-        Sglang,
-        Sglang,
-        LlamaCpp,
-        TensorrtLlm,
-        TensorrtLlmMaxUtilization,
-    ];
+    // vLLM's and SGLang's have more settings than the others, and are drawn more often.
+    let kinds: Vec<SchedulerKind> = SchedulerKind::ALL.into_iter().chain([Vllm, Vllm, Sglang]).collect();
     let sizes = (60_u64..400, 1_u64..40, 40_u64..700, any::<bool>(), 0_usize..3, 0_usize..3);
-    (proptest::sample::select(kinds.to_vec()), sizes).prop_map(|(scheduler, sizes)| {
+    (proptest::sample::select(kinds), sizes).prop_map(|(scheduler, sizes)| {
         let (blocks, seqs, budget, flag, order, reservation) = sizes;
         let plain = matches!(scheduler, Vllm | Splitfuse);
         let reserves = matches!(scheduler, Static | Orca);

@@ -28,3 +28,12 @@ pub(crate) fn shared(path: &str) -> Option<std::path::PathBuf> {
     eprintln!("omitted: {} is absent", found.display());
     None
 }
+
+/// The names that a type accepts, sorted, as its error for another name lists them.
+pub(crate) fn accepted(error: &serde_json::Error) -> Vec<String> {
+    let error = error.to_string();
+    let (_, list) = error.split_once("expected one of").unwrap();
+    let mut names: Vec<String> = list.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    names.sort();
+    names
+}

@@ -1,10 +1,11 @@
 //! Recorded traffic: each format by hand, the published files whole, presets against their data, and every kind of bad
 //! line.
 
-use crate::support::{catalog, shared};
+use crate::support::{accepted, catalog, shared};
 use roofcast::preset::{PROBABILITIES, Quantiles};
 use roofcast::units::Picoseconds;
 use roofcast::workload::request::Run;
+use roofcast::workload::trace::TraceFormat;
 use roofcast::workload::{Prompt, Request, Trace, Traffic, Workload};
 use roofcast::{Error, Spec};
 
@@ -15,6 +16,23 @@ fn read(text: &str) -> roofcast::Result<Trace> {
 /// Arrival in milliseconds, prompt tokens and answer tokens of each request.
 fn rows(text: &str) -> Vec<(f64, u32, u32)> {
     read(text).unwrap().requests.iter().map(|r| (r.at.ms(), r.input_len, r.output_len)).collect()
+}
+
+/// Tests and fuzzers walk the list of formats, so that it must have every name that a spec can have; the book has a row
+/// for each.
+#[test]
+fn the_list_of_formats_is_whole() {
+    let names = accepted(&serde_json::from_str::<TraceFormat>("\"?\"").unwrap_err());
+    let mut formats: Vec<TraceFormat> =
+        names.iter().map(|name| serde_json::from_str(&format!("\"{name}\"")).unwrap()).collect();
+    formats.sort();
+    let mut listed = TraceFormat::ALL;
+    listed.sort();
+    assert_eq!(formats, listed);
+    let book = include_str!("../../../../docs/workloads.md");
+    for name in names {
+        assert!(book.contains(&format!("\n| `{name}` | ")), "docs/workloads.md has no row for {name}");
+    }
 }
 
 #[test]

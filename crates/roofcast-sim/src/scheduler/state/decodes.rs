@@ -29,6 +29,9 @@ pub struct Entry {
 
 /// A set of sequences that decode in lockstep.
 pub trait Decodes {
+    /// True if several equal steps may be taken at once. The reference takes steps singly and relies on no decision
+    /// before the last event.
+    const LEAPS: bool;
     /// An empty set, for groups of layers `groups` and operators with attention windows `reaches`.
     fn new(groups: &Groups, reaches: &[u64]) -> Self;
     /// Number of sequences.
@@ -78,6 +81,8 @@ impl Each {
 }
 
 impl Decodes for Each {
+    const LEAPS: bool = false;
+
     fn new(groups: &Groups, reaches: &[u64]) -> Each {
         let zeros = vec![0; reaches.len()];
         let (seen, growth) = (zeros.clone(), zeros);
@@ -318,6 +323,8 @@ impl Lockstep {
 }
 
 impl Decodes for Lockstep {
+    const LEAPS: bool = true;
+
     fn new(groups: &Groups, reaches: &[u64]) -> Lockstep {
         let block = groups.block_size();
         let zeros = vec![0; reaches.len()];

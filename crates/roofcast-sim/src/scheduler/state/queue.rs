@@ -1,17 +1,8 @@
 //! The waiting requests and their order: first come first served, or by a key.
 
 use roofcast_ask::arrival::SequenceId;
+use roofcast_ask::engine_settings::Order;
 use std::collections::{BTreeMap, VecDeque};
-
-/// Sort order of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// By arrival; preempted requests return to the head.
-    #[default]
-    Arrival,
-    /// By key, smaller first; equal keys by arrival.
-    Key,
-}
 
 /// The waiting requests, in order.
 #[derive(Debug, Clone)]
@@ -29,7 +20,7 @@ fn first(queue: &BTreeMap<(i64, u64), SequenceId>) -> Option<SequenceId> {
 impl Queue {
     pub(crate) fn new(order: Order) -> Queue {
         match order {
-            Order::Arrival => Queue::Arrival(VecDeque::new()),
+            Order::Arrival | Order::Policy => Queue::Arrival(VecDeque::new()),
             Order::Key => Queue::Key(BTreeMap::new()),
         }
     }
@@ -80,5 +71,13 @@ impl Queue {
             Queue::Key(keys) => (None, Some(keys)),
         };
         queue.into_iter().flatten().chain(keys.into_iter().flat_map(BTreeMap::values)).copied()
+    }
+
+    /// Sorts a queue in order of arrival by `key`.
+    #[cfg(test)]
+    pub(crate) fn sort_by(&mut self, key: impl Fn(SequenceId) -> u64) {
+        if let Queue::Arrival(queue) = self {
+            queue.make_contiguous().sort_by_key(|id| key(*id));
+        }
     }
 }
