@@ -4,7 +4,7 @@
 //! which [`crate::cost`] decides.
 
 use crate::cost::{self, Bottleneck, Utilization};
-use crate::memory::{self, Rank};
+use crate::memory::{self, Memory, Rank};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::parallelism::{RequestedParallelism, indivisible};
 use roofcast_facts::accelerator::Accelerator;
@@ -98,12 +98,13 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
     let model = &deployment.model;
     let context = question.context.max(1);
     let replicas = deployment.parallelism.replicas;
-    let sequences = memory::sequences(deployment, context);
-    let ranks = memory::ranks(deployment);
-    let kv_tokens = memory::tokens(deployment, context).saturating_mul(replicas);
-    let host = memory::host_tier(deployment, memory::tokens(deployment, context)).ok().flatten();
+    let memory = Memory::of(deployment);
+    let sequences = memory.sequences(context);
+    let tokens = memory.tokens(context);
+    let kv_tokens = tokens.saturating_mul(replicas);
+    let host = memory::host_tier(deployment, tokens).ok().flatten();
     let fits = kv_tokens > 0;
-    let short_by_bytes = if fits { Bytes::ZERO } else { missing(deployment, context) };
+    let short_by_bytes = if fits { Bytes::ZERO } else { missing(&memory, context) };
     let users =
         u64::try_from(u128::from(sequences * replicas) * u128::from(question.oversubscription_percent) / 100)
             .unwrap_or(u64::MAX);
@@ -121,13 +122,13 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
             .and_then(|host| host.storage)
             .map(|storage| storage.tokens.saturating_mul(replicas)),
         max_batch: sequences.saturating_mul(replicas),
-        longest_context: longest_context(deployment),
+        longest_context: longest_context(&memory),
         users,
         deployments_for_users: question.users.filter(|_| users > 0).map(|wanted| wanted.div_ceil(users)),
-        min_accelerators: min_accelerators(deployment, context, question.batch),
+        min_accelerators: min_accelerators(&memory, context, question.batch),
         smallest_topology: smallest(deployment, context, question.batch),
         in_stages: if sequences == 0 { in_stages(deployment, context, question.batch) } else { None },
-        ranks,
+        ranks: memory.ranks().to_vec(),
     }
 }
 
@@ -140,24 +141,25 @@ fn per_token(deployment: &Deployment, context: u64) -> Bytes {
 }
 
 /// Bytes that are missing on the fullest rank to hold weights, reserves and one sequence of `context` tokens.
-pub fn missing(deployment: &Deployment, context: u64) -> Bytes {
+pub fn missing(memory: &Memory, context: u64) -> Bytes {
+    let deployment = memory.deployment;
     if deployment.ideal {
         let pool = deployment.accelerator.memory_bytes
             * (deployment.parallelism.stage_ranks() * deployment.parallelism.pp);
         return (deployment.weight_bytes + per_sequence(deployment, context)).saturating_sub(pool);
     }
-    let lacks = |(stage, rank): (usize, Rank)| {
+    let lacks = |(stage, rank): (usize, &Rank)| {
         (memory::sequence_bytes(deployment, stage, context) + rank.short_by_bytes)
             .saturating_sub(rank.kv_bytes)
             .max(rank.short_by_bytes)
     };
-    memory::ranks(deployment).into_iter().enumerate().map(lacks).max().unwrap_or(Bytes::ZERO)
+    memory.ranks().iter().enumerate().map(lacks).max().unwrap_or(Bytes::ZERO)
 }
 
 /// The longest sequence that fits, in tokens; found by bisection, because memory grows with context.
-fn longest_context(deployment: &Deployment) -> u64 {
-    let most = deployment.longest().unwrap_or(1 << 24);
-    let fits = |context: u64| memory::sequences(deployment, context) >= 1;
+fn longest_context(memory: &Memory) -> u64 {
+    let most = memory.deployment.longest().unwrap_or(1 << 24);
+    let fits = |context: u64| memory.sequences(context) >= 1;
     let (mut least, mut above) = (0, most + 1);
     while above - least > 1 {
         let middle = least + (above - least) / 2;
@@ -169,9 +171,10 @@ fn longest_context(deployment: &Deployment) -> u64 {
 /// Fewest accelerators whose total memory, less reserves, holds the weights and `batch` sequences.
 ///
 /// ceil((weights + batch × sequence) / free bytes of one accelerator), with the activations of `deployment`.
-fn min_accelerators(deployment: &Deployment, context: u64, batch: u64) -> Option<u64> {
+fn min_accelerators(memory: &Memory, context: u64, batch: u64) -> Option<u64> {
+    let deployment = memory.deployment;
     let needed = deployment.weight_bytes + per_sequence(deployment, context) * batch;
-    let rank = memory::ranks(deployment).into_iter().next()?;
+    let rank = memory.ranks().first()?;
     let room = rank.budget_bytes.min(rank.free_bytes).saturating_sub(rank.beside_weights());
     let count = needed.0.div_ceil(room.0.max(1));
     (room > Bytes::ZERO && count <= MOST_ACCELERATORS).then_some(count.max(1))
@@ -208,7 +211,7 @@ fn holding(
     batch: u64,
 ) -> Option<SmallestTopology> {
     let other = reshaped(deployment, tp, pp)?;
-    if memory::sequences(&other, context) < batch {
+    if Memory::of(&other).sequences(context) < batch {
         return None;
     }
     let decode = cost::limit(&other, &Batch::decode(batch, context), Utilization::FULL);

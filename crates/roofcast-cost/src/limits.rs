@@ -13,7 +13,7 @@ pub use images::{ImageCost, image};
 use crate::capacity::reshaped;
 use crate::cost::{Bottleneck, Cost, Utilization, cost, limit};
 use crate::forecaster::Forecaster;
-use crate::memory;
+use crate::memory::Memory;
 use crate::operator::collective::{AllReduce, all_reduce};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::parallelism::indivisible;
@@ -157,7 +157,9 @@ pub fn limits(forecaster: &Forecaster, question: &LimitsQuestion) -> Limits {
     let replicas = deployment.parallelism.replicas as f64;
     let per_second = |tokens: f64, cost: &Cost| tokens / cost.limit_with_communication.seconds().max(1e-12);
     Limits {
-        fits: memory::sequences(deployment, question.context).saturating_mul(deployment.parallelism.replicas)
+        fits: Memory::of(deployment)
+            .sequences(question.context)
+            .saturating_mul(deployment.parallelism.replicas)
             >= question.batch,
         decode_tokens_per_s: per_second(question.batch as f64, &decode),
         prefill_tokens_per_s: per_second(question.prefill as f64 * replicas, &prefill),

@@ -21,7 +21,9 @@ pub use host::host_tier;
 pub use host::load_rate;
 pub use llama_cpp::{Pool, pool};
 pub use pages::PagePool;
-pub use start::{Refusal, Start, start, starts};
+pub use start::{Refusal, Start};
+
+use sglang::RankStatePool;
 
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::kv_cache::groups::Groups;
@@ -87,11 +89,123 @@ impl Rank {
     }
 }
 
+/// Memory of a deployment: how the fullest rank of each stage is divided, computed once.
+#[derive(Debug, Clone)]
+pub struct Memory<'a> {
+    pub(crate) deployment: &'a Deployment,
+    ranks: Vec<Rank>,
+    /// SGLang's pools of recurrent states, by stage.
+    states: Vec<Option<RankStatePool>>,
+}
+
+impl<'a> Memory<'a> {
+    /// Divides the memory of `deployment`.
+    pub fn of(deployment: &'a Deployment) -> Memory<'a> {
+        let (ranks, states) = (0..deployment.stages.len()).map(|stage| rank(deployment, stage)).unzip();
+        Memory { deployment, ranks, states }
+    }
+
+    /// Memory of the fullest rank of each stage.
+    pub fn ranks(&self) -> &[Rank] {
+        &self.ranks
+    }
+
+    /// Most running requests of one replica that its pool of recurrent states allows; `None` without such a pool.
+    pub fn running(&self) -> Option<u64> {
+        let least = self.states.iter().flatten().map(|pool| pool.requests).min()?;
+        Some(least.saturating_mul(self.deployment.parallelism.attention_dp))
+    }
+
+    /// Number of sequences of `context` tokens that fit in the KV room of one replica at one time.
+    pub fn sequences(&self, context: u64) -> u64 {
+        let deployment = self.deployment;
+        if llama_cpp::serves(deployment) {
+            return llama_cpp::sequences(deployment, context);
+        }
+        let context = padded(deployment, context);
+        if deployment.ideal {
+            // Perfect sharding: the free bytes of all ranks are summed.
+            return pooled_tokens(deployment, context) / context.max(1);
+        }
+        let fit = self.least(|stage, rank| {
+            rank.kv_bytes.0.checked_div(sequence_bytes(deployment, stage, context).0).unwrap_or(u64::MAX)
+        });
+        self.running().map_or(fit, |most| fit.min(most))
+    }
+
+    /// KV tokens that fit in one replica, for sequences of `context` tokens: room × context / bytes of such a sequence.
+    pub fn tokens(&self, context: u64) -> u64 {
+        let deployment = self.deployment;
+        if deployment.ideal {
+            return pooled_tokens(deployment, context);
+        }
+        if llama_cpp::serves(deployment) && deployment.engine.num_gpu_blocks.is_none() {
+            return llama_cpp::tokens(deployment, context);
+        }
+        let block = deployment.engine.block_size;
+        self.least(|stage, rank| {
+            share(rank.kv_bytes, context, sequence_bytes(deployment, stage, context)) / block * block
+        })
+    }
+
+    /// Number of blocks, of `bytes` bytes on each rank, that fit in one replica with a single stage.
+    pub fn blocks(&self, bytes: Bytes) -> u64 {
+        let fit = self.ranks.iter().map(|rank| rank.kv_bytes.0 / bytes.0.max(1));
+        fit.min().unwrap_or(0).saturating_mul(self.deployment.parallelism.attention_dp)
+    }
+
+    /// Sum over data-parallel ranks of the least `fit` of a stage's rank; 0 if weights and reserves alone do not fit.
+    fn least(&self, fit: impl Fn(usize, &Rank) -> u64) -> u64 {
+        let fits = self
+            .ranks
+            .iter()
+            .enumerate()
+            .map(|(stage, rank)| if rank.short_by_bytes > Bytes::ZERO { 0 } else { fit(stage, rank) });
+        fits.min().unwrap_or(0).saturating_mul(self.deployment.parallelism.attention_dp)
+    }
+}
+
+/// Memory of the fullest rank of `stage`, and its pool of recurrent states.
+fn rank(deployment: &Deployment, stage: usize) -> (Rank, Option<RankStatePool>) {
+    if llama_cpp::serves(deployment) {
+        return (llama_cpp::rank(deployment, stage), None);
+    }
+    let draft = deployment.draft.as_ref().and_then(|d| d.stages.get(stage));
+    let weight_bytes =
+        deployment.stages[stage].weight_bytes + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
+    let (activation_bytes, runtime_bytes) = beside_weights(deployment);
+    let adapter_bytes = vllm::adapters(deployment, stage);
+    let taken = weight_bytes + adapter_bytes.unwrap_or_default() + activation_bytes + runtime_bytes;
+    let budget_bytes = budget(deployment, taken);
+    let left = budget_bytes.saturating_sub(taken);
+    let states = sglang::pool(deployment, stage, left);
+    let state_bytes = states.map_or(Bytes::ZERO, |pool| pool.bytes);
+    let (taken, left) = (taken + state_bytes, left.saturating_sub(state_bytes));
+    let free_bytes = free(deployment);
+    let (kv_bytes, most) = match asked_room(deployment, stage) {
+        Some(asked) => (asked, free_bytes.saturating_sub(asked)),
+        None => (left, budget_bytes),
+    };
+    let short_by_bytes = taken.saturating_sub(most).max(budget_bytes.saturating_sub(free_bytes));
+    let rank = Rank {
+        budget_bytes,
+        weight_bytes,
+        adapter_bytes,
+        activation_bytes,
+        runtime_bytes,
+        state_bytes,
+        free_bytes,
+        kv_bytes,
+        short_by_bytes,
+    };
+    (rank, states)
+}
+
 /// KV bytes of a sequence of `context` tokens on one rank of stage `stage`.
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
     let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |d| sequence_bytes(d, stage, context));
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
-    let pooled = sglang::pool(deployment, stage, Bytes::ZERO).is_some();
+    let pooled = sglang::pools(deployment) && sglang::state_bytes(deployment, stage) > Bytes::ZERO;
     blocks
         .iter()
         .map(|(b, layers)| {
@@ -109,60 +223,12 @@ pub(crate) fn compute_buffer(deployment: &Deployment) -> Bytes {
     if llama_cpp::serves(deployment) { llama_cpp::buffer_of_token(deployment) } else { Bytes::ZERO }
 }
 
-/// Memory of the fullest rank of each stage.
-pub fn ranks(deployment: &Deployment) -> Vec<Rank> {
-    (0..deployment.stages.len()).map(|stage| rank(deployment, stage)).collect()
-}
-
-fn rank(deployment: &Deployment, stage: usize) -> Rank {
-    if llama_cpp::serves(deployment) {
-        return llama_cpp::rank(deployment, stage);
-    }
-    let draft = deployment.draft.as_ref().and_then(|d| d.stages.get(stage));
-    let weight_bytes =
-        deployment.stages[stage].weight_bytes + draft.map_or(Bytes::ZERO, |stage| stage.weight_bytes);
-    let (activation_bytes, runtime_bytes) = beside_weights(deployment);
-    let adapter_bytes = vllm::adapters(deployment, stage);
-    let taken = weight_bytes + adapter_bytes.unwrap_or_default() + activation_bytes + runtime_bytes;
-    let budget_bytes = budget(deployment, taken);
-    let left = budget_bytes.saturating_sub(taken);
-    let state_bytes = sglang::pool(deployment, stage, left).map_or(Bytes::ZERO, |pool| pool.bytes);
-    let (taken, left) = (taken + state_bytes, left.saturating_sub(state_bytes));
-    let free_bytes = free(deployment);
-    let (kv_bytes, most) = match asked_room(deployment, stage) {
-        Some(asked) => (asked, free_bytes.saturating_sub(asked)),
-        None => (left, budget_bytes),
-    };
-    let short_by_bytes = taken.saturating_sub(most).max(budget_bytes.saturating_sub(free_bytes));
-    Rank {
-        budget_bytes,
-        weight_bytes,
-        adapter_bytes,
-        activation_bytes,
-        runtime_bytes,
-        state_bytes,
-        free_bytes,
-        kv_bytes,
-        short_by_bytes,
-    }
-}
-
 /// Bytes of one accelerator that no other process occupies.
 fn free(deployment: &Deployment) -> Bytes {
     if deployment.ideal {
         return deployment.accelerator.memory_bytes;
     }
     deployment.accelerator.usable_bytes.saturating_sub(deployment.memory_used)
-}
-
-/// Most running requests of one replica that its pool of recurrent states allows; `None` without such a pool.
-pub fn running(deployment: &Deployment) -> Option<u64> {
-    let of_stage = |(stage, rank): (usize, Rank)| {
-        let held = rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
-        sglang::pool(deployment, stage, rank.budget_bytes.saturating_sub(held)).map(|pool| pool.requests)
-    };
-    let least = ranks(deployment).into_iter().enumerate().filter_map(of_stage).min()?;
-    Some(least.saturating_mul(deployment.parallelism.attention_dp))
 }
 
 /// KV bytes that the user sets explicitly, in bytes or in blocks, whatever memory is free.
@@ -273,52 +339,6 @@ fn layer_width(deployment: &Deployment) -> u64 {
         Ffn::None => 0,
     });
     2 * model.hidden + inner.max().unwrap_or(0)
-}
-
-/// Number of sequences of `context` tokens that fit in the KV room of one replica at one time.
-pub fn sequences(deployment: &Deployment, context: u64) -> u64 {
-    if llama_cpp::serves(deployment) {
-        return llama_cpp::sequences(deployment, context);
-    }
-    let context = padded(deployment, context);
-    let fit = ranks(deployment).into_iter().enumerate().map(|(stage, rank)| {
-        let one = sequence_bytes(deployment, stage, context);
-        if rank.short_by_bytes > Bytes::ZERO {
-            0
-        } else {
-            rank.kv_bytes.0.checked_div(one.0).unwrap_or(u64::MAX)
-        }
-    });
-    let replica = fit.min().unwrap_or(0);
-    if deployment.ideal {
-        // Perfect sharding: the free bytes of all ranks are summed.
-        return pooled_tokens(deployment, context) / context.max(1);
-    }
-    let held = replica.saturating_mul(deployment.parallelism.attention_dp);
-    running(deployment).map_or(held, |most| held.min(most))
-}
-
-/// KV tokens that fit in one replica, for sequences of `context` tokens: room × context / bytes of such a sequence.
-pub fn tokens(deployment: &Deployment, context: u64) -> u64 {
-    if deployment.ideal {
-        return pooled_tokens(deployment, context);
-    }
-    if llama_cpp::serves(deployment) && deployment.engine.num_gpu_blocks.is_none() {
-        return llama_cpp::tokens(deployment, context);
-    }
-    let block = deployment.engine.block_size;
-    let fit = ranks(deployment).into_iter().enumerate().map(|(stage, rank)| {
-        let one = sequence_bytes(deployment, stage, context);
-        let tokens = share(rank.kv_bytes, context, one);
-        if rank.short_by_bytes > Bytes::ZERO { 0 } else { tokens / block * block }
-    });
-    fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
-}
-
-/// Number of blocks, of `bytes` bytes on each rank, that fit in one replica with a single stage.
-pub fn blocks(deployment: &Deployment, bytes: Bytes) -> u64 {
-    let fit = ranks(deployment).into_iter().map(|rank| rank.kv_bytes.0 / bytes.0.max(1));
-    fit.min().unwrap_or(0).saturating_mul(deployment.parallelism.attention_dp)
 }
 
 /// KV tokens that fit in one replica if the memory of all ranks is treated as one pool.

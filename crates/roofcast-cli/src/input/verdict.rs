@@ -5,7 +5,7 @@
 
 use super::scenario::{Bound, Scenario};
 use anyhow::Result;
-use roofcast::memory::{self, Start};
+use roofcast::memory::{Memory, Start};
 use roofcast::units::Bytes;
 use roofcast::{Deployment, Error};
 
@@ -17,12 +17,12 @@ impl Scenario {
         let longest = deployment.engine.longest();
         let shares = deployment.memory_used > Bytes::ZERO;
         let longest = longest.or_else(|| deployment.longest().filter(|_| self.runs.is_some() || shares))?;
-        let start = memory::start(deployment, longest);
+        let start = Memory::of(deployment).start(longest);
         match &start.refusal {
             Some(refusal) if self.runs == Some(Bound::Memory) && refusal.longest > 0 => {
                 let mut shorter = deployment.clone();
                 shorter.engine.max_model_len = Some(refusal.longest);
-                Some(memory::start(&shorter, refusal.longest))
+                Some(Memory::of(&shorter).start(refusal.longest))
             }
             _ => Some(start),
         }

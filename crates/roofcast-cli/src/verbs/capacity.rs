@@ -14,7 +14,7 @@ use roofcast::checkpoint::by_type;
 use roofcast::checkpoint::compare::Difference;
 use roofcast::explain::{TensorRow, explain};
 use roofcast::memory::log::{Logged, Term, TermComparison, beside};
-use roofcast::memory::{self, Start};
+use roofcast::memory::{self, Memory, Start};
 use roofcast::units::{Bytes, Flops};
 use roofcast::{Deployment, Error};
 use serde::Serialize;
@@ -146,7 +146,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     let context = question.context;
     let found = capacity(&deployment, &question);
     let log = args.measured_log.as_deref().map(logged).transpose()?;
-    let measured = log.map(|log| Measured::of(&log, &found, &memory::start(&deployment, context)));
+    let measured = log.map(|log| Measured::of(&log, &found, &Memory::of(&deployment).start(context)));
     let files = if args.explain { checkpoint::asked(&scenario.model_name()?)?.map(Files::of) } else { None };
     if args.output.json {
         let answer = Answer {

@@ -42,8 +42,7 @@ pub(super) struct RankStatePool {
 /// no layer caches keys and values.
 pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option<RankStatePool> {
     let engine = &deployment.engine;
-    let caches = deployment.stages.iter().flat_map(|s| &s.blocks).any(|(b, _)| b.mixer.kv_elements(1) > 0);
-    if engine.kind() != EngineKind::Sglang || deployment.ideal || !caches {
+    if !pools(deployment) {
         return None;
     }
     let state = state_bytes(deployment, stage);
@@ -82,8 +81,16 @@ pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option
     Some(RankStatePool { bytes: state * (states + snapshots(states)), requests: states / each })
 }
 
+/// True if SGLang keeps states apart from keys and values, which some layer caches.
+pub(super) fn pools(deployment: &Deployment) -> bool {
+    let mut blocks = deployment.stages.iter().flat_map(|s| &s.blocks);
+    deployment.engine.kind() == EngineKind::Sglang
+        && !deployment.ideal
+        && blocks.any(|(block, _)| block.mixer.kv_elements(1) > 0)
+}
+
 /// Bytes of the states of one request in all layers on a rank.
-fn state_bytes(deployment: &Deployment, stage: usize) -> Bytes {
+pub(super) fn state_bytes(deployment: &Deployment, stage: usize) -> Bytes {
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     blocks.iter().fold(Bytes::ZERO, |all, (block, layers)| {
         let whole = block.mixer.recurrence().map_or(0, |state| state.bytes);

@@ -5,7 +5,7 @@
 //! for the cache. Figures are per engine: data-parallel ranks and replicas each have their own.
 
 use super::pages::PagePool;
-use super::{Rank, beside_weights, budget, llama_cpp, padded, ranks, running, sequence_bytes, share};
+use super::{Memory, Rank, beside_weights, budget, llama_cpp, padded, sequence_bytes, share};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::EngineKind;
 use roofcast_facts::error::{Error, Result};
@@ -106,27 +106,6 @@ impl Refusal {
     }
 }
 
-/// Refuses a deployment whose engine would not start with the requested `max_model_len`, or with the memory that
-/// other processes leave. An explicit number of blocks is accepted without a check, for runs with small caches,
-/// although vLLM compares it with the longest request from 0.21 on (`get_kv_cache_configs` of
-/// `v1/core/kv_cache_utils.py`), as [`start`] does.
-///
-/// # Errors
-/// Fails with [`Error::WillNotStart`].
-pub fn starts(deployment: &Deployment) -> Result<()> {
-    let engine = &deployment.engine;
-    let slots = llama_cpp::pool(deployment).map(|pool| pool.slot_context);
-    let asked = engine.max_model_len.or(slots).filter(|_| engine.num_gpu_blocks.is_none());
-    let finds_less = ranks(deployment).iter().any(|rank| rank.beyond_free() > Bytes::ZERO);
-    let Some(asked) = asked.or(finds_less.then_some(1)) else { return Ok(()) };
-    match start(deployment, asked) {
-        Start { refusal: Some(refusal), max_model_len, .. } => {
-            Err(Error::WillNotStart(refusal.told(deployment.engine.name(), max_model_len)))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Cache of one rank, and the rule that counts the part of a request in it.
 struct Room {
     rank: Rank,
@@ -153,33 +132,57 @@ impl Room {
     }
 }
 
-/// Start-up report of `deployment`. `context` is the longest request in tokens if neither spec nor model states one.
-pub fn start(deployment: &Deployment, context: u64) -> Start {
-    if let Some(pool) = llama_cpp::pool(deployment) {
-        return llama_cpp::start(deployment, pool);
+impl Memory<'_> {
+    /// Refuses a deployment whose engine would not start with the requested `max_model_len`, or with the memory that
+    /// other processes leave. An explicit number of blocks is accepted without a check, for runs with small caches,
+    /// although vLLM compares it with the longest request from 0.21 on (`get_kv_cache_configs` of
+    /// `v1/core/kv_cache_utils.py`), as [`Memory::start`] does.
+    ///
+    /// # Errors
+    /// Fails with [`Error::WillNotStart`].
+    pub fn starts(&self) -> Result<()> {
+        let engine = &self.deployment.engine;
+        let slots = llama_cpp::pool(self.deployment).map(|pool| pool.slot_context);
+        let asked = engine.max_model_len.or(slots).filter(|_| engine.num_gpu_blocks.is_none());
+        let finds_less = self.ranks.iter().any(|rank| rank.beyond_free() > Bytes::ZERO);
+        let Some(asked) = asked.or(finds_less.then_some(1)) else { return Ok(()) };
+        match self.start(asked) {
+            Start { refusal: Some(refusal), max_model_len, .. } => {
+                Err(Error::WillNotStart(refusal.told(engine.name(), max_model_len)))
+            }
+            _ => Ok(()),
+        }
     }
-    let longest = deployment.longest().unwrap_or(context).max(1);
-    let paged =
-        deployment.engine.kind() == EngineKind::Vllm && !deployment.ideal && deployment.draft.is_none();
-    let room = |(stage, rank): (usize, Rank)| {
-        let pool = if paged { PagePool::of(deployment, stage) } else { None };
-        Room { rank, pool, stage }
-    };
-    let rooms: Vec<Room> = ranks(deployment).into_iter().enumerate().map(room).collect();
-    let concurrency = |room: &Room| room.concurrency(deployment, longest);
-    let tightest = rooms.iter().min_by(|a, b| concurrency(a).total_cmp(&concurrency(b)));
-    let max_concurrency = tightest.map_or(0.0, concurrency);
-    let kv_bytes = tightest.map_or(Bytes::ZERO, |room| room.rank.kv_bytes);
-    let tokens = tightest.map_or(0, |room| tokens(deployment, room, longest));
-    Start {
-        max_model_len: longest,
-        weight_bytes: rooms.iter().map(|room| room.rank.weight_bytes).max().unwrap_or(Bytes::ZERO),
-        kv_bytes,
-        kv_tokens: tokens,
-        max_concurrency,
-        max_running_requests: running(deployment).map(|most| most / deployment.parallelism.attention_dp),
-        refusal: tightest
-            .and_then(|room| loading(deployment, room).or_else(|| refusal(deployment, room, longest))),
+
+    /// Start-up report. `context` is the longest request in tokens if neither spec nor model states one.
+    pub fn start(&self, context: u64) -> Start {
+        let deployment = self.deployment;
+        if let Some(pool) = llama_cpp::pool(deployment) {
+            return llama_cpp::start(deployment, pool);
+        }
+        let longest = deployment.longest().unwrap_or(context).max(1);
+        let paged =
+            deployment.engine.kind() == EngineKind::Vllm && !deployment.ideal && deployment.draft.is_none();
+        let room = |(stage, rank): (usize, &Rank)| {
+            let pool = if paged { PagePool::of(deployment, stage) } else { None };
+            Room { rank: *rank, pool, stage }
+        };
+        let rooms: Vec<Room> = self.ranks.iter().enumerate().map(room).collect();
+        let concurrency = |room: &Room| room.concurrency(deployment, longest);
+        let tightest = rooms.iter().min_by(|a, b| concurrency(a).total_cmp(&concurrency(b)));
+        let max_concurrency = tightest.map_or(0.0, concurrency);
+        let kv_bytes = tightest.map_or(Bytes::ZERO, |room| room.rank.kv_bytes);
+        let tokens = tightest.map_or(0, |room| tokens(deployment, room, longest));
+        Start {
+            max_model_len: longest,
+            weight_bytes: rooms.iter().map(|room| room.rank.weight_bytes).max().unwrap_or(Bytes::ZERO),
+            kv_bytes,
+            kv_tokens: tokens,
+            max_concurrency,
+            max_running_requests: self.running().map(|most| most / deployment.parallelism.attention_dp),
+            refusal: tightest
+                .and_then(|room| loading(deployment, room).or_else(|| refusal(deployment, room, longest))),
+        }
     }
 }
 

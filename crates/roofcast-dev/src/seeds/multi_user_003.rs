@@ -10,7 +10,7 @@ use roofcast_ask::spec::{AttentionBackend, EngineSpec, Frontend};
 use roofcast_cost::capacity::{CapacityQuestion, capacity};
 use roofcast_cost::cost::{Utilization, cost};
 use roofcast_cost::forecaster::Forecaster;
-use roofcast_cost::memory;
+use roofcast_cost::memory::Memory;
 use roofcast_facts::batch::Batch;
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::Result;
@@ -145,7 +145,7 @@ fn gguf(catalog: &Catalog, seen: &SeedMeasurements) -> Result<Vec<Claim>> {
         for format in FORMATS {
             let setup = Setup::new(&name, &seen.hardware, format, "16");
             let limit = held(&setup.resolve(catalog)?, 1024, 1).kv_tokens as f64;
-            let forecast = memory::tokens(&setup.served_by(catalog, llama_cpp())?, 1024) as f64;
+            let forecast = Memory::of(&setup.served_by(catalog, llama_cpp())?).tokens(1024) as f64;
             let tokens = row.tokens.get(format).map(|t| *t as f64);
             let why = match tokens {
                 Some(tokens) => format!("{}; the limit is {limit:.0}", off(forecast, tokens)),
@@ -357,7 +357,7 @@ fn served(catalog: &Catalog, seen: &SeedMeasurements, row: &Server) -> Result<Ve
         .map(|frontend| setup.served_by(catalog, engine(frontend)).and_then(Forecaster::embedded));
     let [asyncio, gevent] = forecasters;
     let (asyncio, gevent) = (asyncio?, gevent?);
-    let held = memory::sequences(&asyncio.deployment, HALFWAY).max(1);
+    let held = Memory::of(&asyncio.deployment).sequences(HALFWAY).max(1);
     let step = |forecaster: &Forecaster, users: u64| {
         let batch = Batch::decode(users.min(held), HALFWAY);
         cost(forecaster, &batch, Utilization::FULL).forecast.ms()

@@ -14,7 +14,7 @@ use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::{CostKind, Metric, Percentile, Slo, SloBound};
 use roofcast_cost::cost::{Terms, Utilization, limit};
 use roofcast_cost::forecaster::Forecaster;
-use roofcast_cost::memory;
+use roofcast_cost::memory::Memory;
 use roofcast_cost::timing::Timing;
 use roofcast_facts::batch::Batch;
 use roofcast_sim::fleet::Ingest;
@@ -79,9 +79,10 @@ impl Estimate {
         slack: f64,
     ) -> Estimate {
         let d = &forecaster.deployment;
-        let held = memory::sequences(d, demand.full());
+        let memory = Memory::of(d);
+        let held = memory.sequences(demand.full());
         let most = d.seats();
-        let batch = memory::sequences(d, demand.context()).min(most);
+        let batch = memory.sequences(demand.context()).min(most);
         let ideal = Pricer::new(forecaster, CostKind::Limit, demand);
         let priced = Pricer::new(forecaster, cost, demand);
         let bound = slo.lowest(Metric::Tpot).map(|ms| ms * slack);

@@ -16,7 +16,7 @@ use roofcast_ask::deployment::{Deployment, DeploymentOptions};
 use roofcast_ask::spec::{MOST_WEIGHT, Metric, SloBound, Spec};
 use roofcast_cost::capacity::missing;
 use roofcast_cost::forecaster::Forecaster;
-use roofcast_cost::memory;
+use roofcast_cost::memory::Memory;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::model::Model;
@@ -120,7 +120,7 @@ impl<'a> Judge<'a> {
             return Some(Miss { stage: SearchStage::Memory, reason, factor });
         }
         if let Some(Ok(fitted)) = self.fitted.get(shape)
-            && let Err(refused) = memory::starts(&fitted.forecaster.deployment)
+            && let Err(refused) = Memory::of(&fitted.forecaster.deployment).starts()
         {
             let reason = refused.to_string();
             return Some(Miss { stage: SearchStage::Memory, reason, factor: f64::INFINITY });
@@ -161,7 +161,7 @@ impl<'a> Judge<'a> {
     /// Bytes that are missing for weights and one request on the fullest accelerator of a shape's replica.
     pub(super) fn lacks(&self, shape: usize) -> Bytes {
         let fitted = self.fitted.get(shape).and_then(|fitted| fitted.as_ref().ok());
-        fitted.map_or(Bytes::ZERO, |f| missing(&f.forecaster.deployment, self.demand.full()))
+        fitted.map_or(Bytes::ZERO, |f| missing(&Memory::of(&f.forecaster.deployment), self.demand.full()))
     }
 
     /// The miss if `users` requests are always in flight, do not all fit, and may not wait.

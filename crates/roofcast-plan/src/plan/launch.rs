@@ -17,7 +17,7 @@ use roofcast_ask::command::{CommandLine, chosen, whole};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::MICRO_BATCH;
 use roofcast_ask::spec::{AttentionBackend, EngineKind, QueuePolicy, SchedulerKind};
-use roofcast_cost::memory;
+use roofcast_cost::memory::{self, Memory};
 use roofcast_facts::model::Checkpoint;
 use roofcast_facts::precision::Dtype;
 use serde::Serialize;
@@ -231,8 +231,9 @@ fn formats(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
 /// Smallest fraction, over the ranks, of a part of the memory in the memory that is not taken; rounded down to
 /// hundredths.
 fn share(d: &Deployment, of: fn(&memory::Rank) -> (f64, f64)) -> f64 {
-    let shares = memory::ranks(d).into_iter().map(|rank| {
-        let (part, taken) = of(&rank);
+    let memory = Memory::of(d);
+    let shares = memory.ranks().iter().map(|rank| {
+        let (part, taken) = of(rank);
         part / (d.accelerator.usable_bytes.as_f64() - taken)
     });
     // Bytes are whole numbers, so that 0.9 may become slightly less by rounding.

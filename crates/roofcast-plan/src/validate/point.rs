@@ -10,7 +10,7 @@ use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Arrivals, Length, LengthKind, Workload};
 use roofcast_cost::cost::{self, Cost, Utilization};
 use roofcast_cost::forecaster::Forecaster;
-use roofcast_cost::memory;
+use roofcast_cost::memory::Memory;
 use roofcast_cost::timing::Timing;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::batch::{Batch, Seen};
@@ -149,7 +149,7 @@ fn missing(row: &Measurement, what: &str) -> Error {
 /// measurement.
 pub(super) fn check_batch(row: &Measurement, deployment: &Deployment) -> Result<()> {
     let Some((batch, context)) = row.batch().zip(context(row).ok()) else { return Ok(()) };
-    let fits = memory::sequences(deployment, context).saturating_mul(deployment.parallelism.replicas);
+    let fits = Memory::of(deployment).sequences(context).saturating_mul(deployment.parallelism.replicas);
     if batch <= fits {
         return Ok(());
     }
@@ -237,7 +237,7 @@ fn users(row: &Measurement, deployment: &Deployment, context: u64) -> Result<u64
             return Err(missing(row, "concurrency"));
         }
         (MeasurementKind::OfflineMaxThroughput, None) => {
-            let seats = deployment.seats().min(memory::sequences(deployment, context));
+            let seats = deployment.seats().min(Memory::of(deployment).sequences(context));
             (2 * seats * deployment.parallelism.replicas).clamp(1, MOST_REQUESTS)
         }
         (_, n) => n.unwrap_or(1),

@@ -5,7 +5,7 @@
 
 use crate::measurement::Measurement;
 use roofcast_ask::deployment::{Deployment, DeploymentOptions};
-use roofcast_cost::memory;
+use roofcast_cost::memory::Memory;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::catalog::{self, Catalog};
 use roofcast_facts::error::Result;
@@ -49,13 +49,13 @@ impl<'a> Resolver<'a> {
         let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options)?;
         // A static batch must fit in memory with all its sequences.
         let together = row.batch().unwrap_or(1).div_ceil(deployment.parallelism.replicas);
-        if memory::sequences(&deployment, longest) >= together {
+        if Memory::of(&deployment).sequences(longest) >= together {
             return Ok(deployment);
         }
         // The measured server had memory for its load, so its engine used more memory than by default.
         options.engine.gpu_memory_utilization = Some(1.0);
         let roomy = Deployment::resolve(model, chip, &options);
-        Ok(roomy.ok().filter(|roomy| memory::sequences(roomy, longest) >= together).unwrap_or(deployment))
+        Ok(roomy.ok().filter(|roomy| Memory::of(roomy).sequences(longest) >= together).unwrap_or(deployment))
     }
 }
 

@@ -11,7 +11,7 @@ use roofcast_ask::engine_settings::{EngineSettings, OffloadSettings, Own, Profil
 use roofcast_ask::kv_cache::groups::Groups;
 use roofcast_ask::kv_cache::tier::HostTier;
 use roofcast_ask::spec::{KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
-use roofcast_cost::memory::{self, layer_groups};
+use roofcast_cost::memory::{self, Memory, layer_groups};
 use roofcast_facts::error::{Error, Result};
 
 impl EngineConfig {
@@ -63,17 +63,18 @@ impl EngineConfig {
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
         let counted = profile.frees_windows && prefixes == PrefixCaching::Unknown && !by_block;
+        let memory = Memory::of(deployment);
         let pool = memory::pool(deployment);
         let (groups, room) = match pool {
             Some(pool) => (Groups::one(block_size), pool.cells.div_ceil(block_size) + profile.null_blocks),
-            None => groups(deployment, counted, context.max(1)),
+            None => groups(deployment, &memory, counted, context.max(1)),
         };
         let engines = ranks.map_or(1, |ranks| ranks.count);
-        memory::starts(deployment)?;
+        memory.starts()?;
         let blocks = usable_blocks(spec, &profile, room / engines)?;
         let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
-        let max_num_seqs = seats(deployment, &profile, engines)?;
+        let max_num_seqs = seats(deployment, &memory, &profile, engines)?;
         let max_model_len = match pool {
             Some(pool) => pool.slot_context,
             None if profile.has_slots && spec.max_model_len.is_none() => {
@@ -142,12 +143,12 @@ impl EngineConfig {
 
 /// Number of sequences that one of `engines` engines of a replica runs at once: as many as the spec or the scheduler
 /// says, or fewer if its pool of recurrent states holds fewer.
-fn seats(deployment: &Deployment, profile: &Profile, engines: u64) -> Result<u64> {
+fn seats(deployment: &Deployment, memory: &Memory, profile: &Profile, engines: u64) -> Result<u64> {
     let asked = match (deployment.engine.requested.max_num_seqs, profile.max_num_seqs) {
         (None, Some(own)) => own,
         _ => (deployment.seats() / engines).max(1),
     };
-    match memory::running(deployment) {
+    match memory.running() {
         Some(0) => Err(Error::WillNotStart(format!(
             "{} does not start: its pool of recurrent states holds none for a running request; it would with more \
              memory, a larger mamba_full_memory_ratio or max_mamba_cache_size",
@@ -174,11 +175,11 @@ fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCac
 
 /// Groups of layers with separate blocks, and the number of blocks that fit. vLLM frees blocks outside a window; for
 /// other engines, and with identified blocks, the room is computed once for requests of `context` tokens.
-fn groups(deployment: &Deployment, counted: bool, context: u64) -> (Groups, u64) {
+fn groups(deployment: &Deployment, memory: &Memory, counted: bool, context: u64) -> (Groups, u64) {
     let block = deployment.engine.block_size;
     match layer_groups(deployment, block).filter(|_| counted) {
-        Some((groups, bytes)) => (groups, memory::blocks(deployment, bytes)),
-        None => (Groups::one(block), memory::tokens(deployment, context) / block),
+        Some((groups, bytes)) => (groups, memory.blocks(bytes)),
+        None => (Groups::one(block), memory.tokens(context) / block),
     }
 }
 

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use roofcast::capacity::{CapacityQuestion, capacity};
 use roofcast::cost::Utilization;
 use roofcast::limits::{LimitsQuestion, limits};
-use roofcast::memory;
+use roofcast::memory::Memory;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::spec::{EngineSpec, FleetSpec, RoutingSpec, VllmSpec};
@@ -128,7 +128,7 @@ fn buffers_and_limits_by_hand() {
         deployment(parallelism, EngineSpec { vllm, ..EngineSpec::default() })
     };
     let without = deployment(RequestedParallelism::default(), EngineSpec::default());
-    let of = |d: &roofcast::Deployment| memory::ranks(d)[0];
+    let of = |d: &roofcast::Deployment| Memory::of(d).ranks()[0];
     assert_eq!(of(&without).adapter_bytes, None);
     let four = of(&with(4, 1));
     assert_eq!(four.adapter_bytes, Some(Bytes(4 * ADAPTER as u64)));

@@ -4,7 +4,7 @@ use crate::support::{catalog, model};
 use roofcast::batch::Batch;
 use roofcast::cost::{Cost, Utilization, cost};
 use roofcast::deployment::DeploymentOptions;
-use roofcast::memory;
+use roofcast::memory::Memory;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::EngineSpec;
 use roofcast::{Deployment, Error, Forecaster};
@@ -28,7 +28,7 @@ fn decoding(name: &str, tp: u64, shared: u64) -> Cost {
 /// step reads an eighth of the bytes. FLOPs of a rank stay: 16 heads for all tokens, or 128 for an eighth of them.
 #[test]
 fn a_latent_is_shared_by_hand() {
-    let tokens = |shared| memory::tokens(&resolved("deepseek-v3", 8, shared).unwrap(), 4096) as f64;
+    let tokens = |shared| Memory::of(&resolved("deepseek-v3", 8, shared).unwrap()).tokens(4096) as f64;
     assert!((tokens(8) / tokens(1) / 8.0 - 1.0).abs() < 1e-3, "{} {}", tokens(1), tokens(8));
     let of = |shared| {
         let found = decoding("deepseek-v3", 8, shared);
@@ -54,7 +54,7 @@ fn messages_of_shared_sequences_by_hand() {
 /// Llama-3.3-70B has 8 KV heads: sixteen ranks keep two copies of each, which two ranks can share instead.
 #[test]
 fn copies_of_heads_are_shared() {
-    let tokens = |shared| memory::tokens(&resolved("llama-3.3-70b", 16, shared).unwrap(), 4096) as f64;
+    let tokens = |shared| Memory::of(&resolved("llama-3.3-70b", 16, shared).unwrap()).tokens(4096) as f64;
     assert!((tokens(2) / tokens(1) / 2.0 - 1.0).abs() < 1e-3);
     for (name, tp, shared) in
         [("llama-3.3-70b", 8, 2), ("deepseek-v3", 8, 16), ("deepseek-v3", 8, 3), ("openai/gpt-oss-20b", 8, 2)]

@@ -221,7 +221,6 @@ const LAYOUTS: [Option<KvLayout>; 5] = [
 /// Every combination of settings either serves and loses nothing, or is refused with the key that does not fit.
 #[test]
 fn every_combination_serves_or_is_refused() {
-    use SchedulerKind::*;
     let schedulers = SchedulerKind::ALL;
     let arrivals =
         Arrivals::ClosedLoop { concurrency: 6, think_s: None, ramp_s: None, turn_round_s: Some(0.0) };

@@ -4,7 +4,7 @@ use super::runs::{records, same, schedulers, served, workloads};
 use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::deployment::{Deployment, DeploymentOptions};
-use roofcast::memory::{self, Rank};
+use roofcast::memory::{Memory, Rank};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::simulate::{self, Simulation, simulate};
@@ -433,7 +433,7 @@ fn tensorrt_llm_takes_its_share_of_what_is_free() {
     let rank = |name: &str| {
         let engine = EngineSpec { name: Some(name.to_owned()), ..EngineSpec::default() };
         let of = deployment(RequestedParallelism::default(), engine);
-        (memory::ranks(&of)[0], of.accelerator.usable_bytes)
+        (Memory::of(&of).ranks()[0], of.accelerator.usable_bytes)
     };
     let ((vllm, usable), (trt, _)) = (rank("vllm"), rank("tensorrt-llm"));
     let rest_of = |rank: Rank| rank.weight_bytes + rank.activation_bytes + rank.runtime_bytes;
@@ -450,7 +450,7 @@ fn tensorrt_llm_samples_without_a_sort() {
     let activations = |name: &str, version: Option<&str>| {
         let (name, version) = (Some(name.to_owned()), version.map(str::to_owned));
         let engine = EngineSpec { name, version, max_num_seqs: Some(4096), ..EngineSpec::default() };
-        memory::ranks(&deployment(RequestedParallelism::default(), engine))[0].activation_bytes
+        Memory::of(&deployment(RequestedParallelism::default(), engine)).ranks()[0].activation_bytes
     };
     let output = 8192 * 4096 * 2;
     assert_eq!(activations("vllm", None), Bytes(4096 * 128_256 * 22 + output));

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use roofcast::batch::Batch;
 use roofcast::cost::{Utilization, cost, limit};
 use roofcast::deployment::DeploymentOptions;
-use roofcast::memory;
+use roofcast::memory::{self, Memory};
 use roofcast::model::{OperatorKind, config};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::units::{ByteRate, Bytes, FlopRate};
@@ -129,8 +129,8 @@ proptest! {
 
     #[test]
     fn what_fits_fits(d in deployments(), context in 1..8000_u64) {
-        let sequences = memory::sequences(&d, context);
-        let rank = memory::ranks(&d)[0];
+        let sequences = Memory::of(&d).sequences(context);
+        let rank = Memory::of(&d).ranks()[0];
         let padded = context.next_multiple_of(d.engine.block_size);
         prop_assert!(memory::sequence_bytes(&d, 0, padded) * sequences <= rank.kv_bytes);
         prop_assert!(memory::sequence_bytes(&d, 0, padded) * (sequences + 1) > rank.kv_bytes);

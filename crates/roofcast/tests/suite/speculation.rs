@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use roofcast::batch::Batch;
 use roofcast::cost::{Utilization, limit};
 use roofcast::deployment::{Deployment, DeploymentOptions};
-use roofcast::memory;
+use roofcast::memory::Memory;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{CostKind, EngineSpec, SpeculativeSpec};
 use roofcast::{Forecaster, Spec};
@@ -151,7 +151,7 @@ fn a_small_model_drafts_for_a_large_one() {
     close(run.summary.e2el.mean - run.summary.ttft.mean, step);
     // The room for KV is reduced by the draft model's 1,235,814,400 weights of 2 bytes (its embedding is its lm_head),
     // and a token takes 2 × 8 × 64 × 16 × 2 = 32,768 bytes more. One block is vLLM's own.
-    let room = memory::ranks(&large)[0].kv_bytes.0 - 2 * 1_235_814_400;
+    let room = Memory::of(&large).ranks()[0].kv_bytes.0 - 2 * 1_235_814_400;
     assert_eq!(run.kv_cache.blocks, room / ((131_072 + 32_768) * 16) - 1);
     // A request holds room for the next two drafts: 1003 tokens and two are 63 blocks of 16. With four drafts, 1005 and
     // four are 64.

@@ -2,7 +2,7 @@
 
 use crate::support::{catalog, shared};
 use roofcast::deployment::DeploymentOptions;
-use roofcast::memory::{self, Start};
+use roofcast::memory::{self, Memory, Start};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::scheduler::config::EngineConfig;
 use roofcast::spec::{EngineSpec, PrecisionSpec, SglangSpec, SpeculativeSpec, StateDtype, VllmSpec};
@@ -120,7 +120,7 @@ fn gib(bytes: Bytes) -> f64 {
 
 fn compare(row: &Row) -> Compared {
     let d = deployment(row).unwrap_or_else(|e| panic!("{}: {e}", row["id"]));
-    let start = memory::start(&d, 4096);
+    let start = Memory::of(&d).start(4096);
     let over = |forecast: f64, column| {
         let measured = number::<f64>(row, column).filter(|measured| *measured > 0.0);
         measured.map(|measured| forecast / measured - 1.0)
@@ -146,7 +146,7 @@ fn compare(row: &Row) -> Compared {
 
 /// Prints the terms of a row, for reading with `--nocapture`.
 fn print(row: &Row, d: &Deployment, start: &Start, compared: &Compared) {
-    let rank = memory::ranks(d)[0];
+    let rank = Memory::of(d).ranks()[0];
     let percent = |error: Option<f64>| error.map_or("     -".to_owned(), |e| format!("{:+6.1}", e * 100.0));
     eprintln!(
         "{} {:9} {:7} {:44.44} {:12} | budget {:6.2} weights {:6.2} ({:>6}, {}%) activations {:5.2} runtime {:4.2} KV {:6.2} \
@@ -209,12 +209,12 @@ fn llama_on_an_h100_by_hand() {
     let engine =
         EngineSpec { version: Some("0.11.0".into()), max_model_len: Some(16_000), ..EngineSpec::default() };
     let d = llama(engine);
-    let rank = memory::ranks(&d)[0];
+    let rank = Memory::of(&d).ranks()[0];
     assert_eq!(rank.activation_bytes, Bytes(38 * 128_256 * 1024 + 8192 * 4096 * 2));
     let kv = 0.9 * 85_018_542_080.0 - 16_060_522_496.0 - rank.activation_bytes.as_f64() - NOT_TORCH.as_f64();
     assert!((rank.kv_bytes.as_f64() - kv).abs() < 2.0, "{rank:?}");
     // A block has 16 · 131,072 B, a request ⌈16,000/16⌉ blocks.
-    let start = memory::start(&d, 4096);
+    let start = Memory::of(&d).start(4096);
     let blocks = rank.kv_bytes.0 / (16 * 131_072);
     assert_eq!((start.max_model_len, start.kv_tokens), (16_000, blocks * 16));
     assert!((start.max_concurrency - blocks as f64 / 1000.0).abs() < 1e-9);
@@ -233,7 +233,7 @@ fn ranks_hold_buffers_by_their_link() {
             &DeploymentOptions { parallelism, ..DeploymentOptions::default() },
         )
         .unwrap();
-        memory::ranks(&d)[0].runtime_bytes
+        Memory::of(&d).ranks()[0].runtime_bytes
     };
     assert_eq!(runtime("l4", 2), runtime("l4", 1) + Bytes(16 << 20));
     assert!(runtime("h100-sxm", 2) > runtime("h100-sxm", 1) + Bytes(400 << 20));
@@ -256,19 +256,19 @@ fn a_refusal_says_what_would_do() {
         ..EngineSpec::default()
     };
     let given = llama(asked(8208, Some(1 << 30), None));
-    let refusal = memory::start(&given, 0).refusal.unwrap();
+    let refusal = Memory::of(&given).start(0).refusal.unwrap();
     assert_eq!((refusal.needed_bytes, refusal.available_bytes), (Bytes(513 * 16 * 131_072), Bytes(1 << 30)));
     assert_eq!((refusal.longest, refusal.gpu_memory_utilization, refusal.max_num_seqs), (8192, None, None));
-    assert!(memory::starts(&llama(asked(8192, Some(1 << 30), None))).is_ok());
+    assert!(Memory::of(&llama(asked(8192, Some(1 << 30), None))).starts().is_ok());
     // 131,072 tokens need 16 GiB. With 0.42 · 79.18 GiB some memory is left; the suggested value is just enough.
-    let tight = memory::start(&llama(asked(131_072, None, Some(0.42))), 0).refusal.unwrap();
+    let tight = Memory::of(&llama(asked(131_072, None, Some(0.42)))).start(0).refusal.unwrap();
     let (share, fewer) = (tight.gpu_memory_utilization.unwrap(), tight.max_num_seqs);
-    assert!(memory::starts(&llama(asked(131_072, None, Some(share)))).is_ok(), "{share}");
-    assert!(memory::starts(&llama(asked(131_072, None, Some(share - 0.01)))).is_err(), "{share}");
-    assert!(memory::starts(&llama(asked(tight.longest, None, Some(0.42)))).is_ok());
-    assert!(memory::starts(&llama(asked(tight.longest + 1, None, Some(0.42)))).is_err());
+    assert!(Memory::of(&llama(asked(131_072, None, Some(share)))).starts().is_ok(), "{share}");
+    assert!(Memory::of(&llama(asked(131_072, None, Some(share - 0.01)))).starts().is_err(), "{share}");
+    assert!(Memory::of(&llama(asked(tight.longest, None, Some(0.42)))).starts().is_ok());
+    assert!(Memory::of(&llama(asked(tight.longest + 1, None, Some(0.42)))).starts().is_err());
     assert!(fewer.is_none_or(|count| count < 1024), "{fewer:?}");
-    let told = memory::starts(&llama(asked(131_072, None, Some(0.42)))).unwrap_err().to_string();
+    let told = Memory::of(&llama(asked(131_072, None, Some(0.42)))).starts().unwrap_err().to_string();
     assert!(told.contains("131072 tokens needs 16.00 GiB") && told.contains("max_model_len up to"), "{told}");
 }
 
@@ -296,24 +296,24 @@ fn other_processes_leave_less() {
     };
     let kv = |name, version, share, used| {
         let d = of(name, version, share, used).unwrap();
-        assert!(memory::starts(&d).is_ok(), "{name} {version:?}");
-        gib(memory::ranks(&d)[0].kv_bytes)
+        assert!(Memory::of(&d).starts().is_ok(), "{name} {version:?}");
+        gib(Memory::of(&d).ranks()[0].kv_bytes)
     };
     let refused = of("vllm", Some("0.11.0"), 0.9, Some(20.0)).unwrap();
-    let refusal = memory::start(&refused, 0).refusal.unwrap();
+    let refusal = Memory::of(&refused).start(0).refusal.unwrap();
     assert_eq!(
         (refusal.gpu_memory_utilization, refusal.longest, refusal.max_num_seqs),
         (Some(0.74), 0, None)
     );
     assert!((gib(refusal.short_by_bytes) - (0.9 * 79.18 - 59.18)).abs() < 0.01, "{refusal:?}");
-    let told = memory::starts(&refused).unwrap_err().to_string();
+    let told = Memory::of(&refused).starts().unwrap_err().to_string();
     assert!(
         told.contains("59.18 GiB")
             && told.contains("71.26 GiB")
             && told.contains("gpu_memory_utilization up to 0.74"),
         "{told}"
     );
-    assert_eq!(memory::tokens(&refused, 16_000), 0);
+    assert_eq!(Memory::of(&refused).tokens(16_000), 0);
     for (name, version, share, less) in [
         ("vllm", Some("0.11.0"), 0.74, 0.0),
         ("vllm", Some("0.9.0"), 0.9, 20.0),
@@ -348,7 +348,7 @@ fn windows_keep_the_tokens_in_flight() {
         let d =
             Deployment::resolve(model, chip, &DeploymentOptions { engine, ..DeploymentOptions::default() })
                 .unwrap();
-        memory::start(&d, 0).max_concurrency
+        Memory::of(&d).start(0).max_concurrency
     };
     for (version, asynchronous, blocks) in [
         ("0.25.1", None, 2048 + 521),
@@ -411,21 +411,21 @@ fn sglang_pools_recurrent_states() {
     };
     let state = 48 * (48 * 128 * 128 * 4 + 3 * (2 * 16 + 48) * 128 * 2);
     let by_default = of("0.5.16", EngineSpec::default());
-    let rank = memory::ranks(&by_default)[0];
+    let rank = Memory::of(&by_default).ranks()[0];
     let room = rank.kv_bytes + rank.state_bytes;
     let states = (room.as_f64() * 0.9 / 1.9 / state as f64) as u64;
     assert_eq!(rank.state_bytes, Bytes(states * state));
     assert_eq!(
-        (memory::running(&by_default), memory::start(&by_default, 0).max_running_requests),
+        (Memory::of(&by_default).running(), Memory::of(&by_default).start(0).max_running_requests),
         (Some(states / 5), Some(states / 5))
     );
     // 16 layers have 2 · 4 · 256 values of 2 B a token; the bytes that a request takes of the KV cache include no
     // state.
-    assert_eq!(memory::tokens(&by_default, 9216), rank.kv_bytes.0 / 65_536);
-    assert_eq!(memory::sequences(&by_default, 9216), states / 5);
+    assert_eq!(Memory::of(&by_default).tokens(9216), rank.kv_bytes.0 / 65_536);
+    assert_eq!(Memory::of(&by_default).sequences(9216), states / 5);
     let (config, _) = EngineConfig::resolve(&by_default, 9216, false).unwrap();
     assert_eq!(config.max_num_seqs, states / 5);
-    assert_eq!(memory::running(&of("0.5.9", EngineSpec::default())), Some(states / 3));
+    assert_eq!(Memory::of(&of("0.5.9", EngineSpec::default())).running(), Some(states / 3));
     let no_tree = EngineSpec {
         sglang: SglangSpec { disable_radix_cache: Some(true), ..SglangSpec::default() },
         max_num_seqs: Some(40),
@@ -433,7 +433,7 @@ fn sglang_pools_recurrent_states() {
     };
     let bounded = of("0.5.16", no_tree);
     assert_eq!(
-        (memory::running(&bounded), memory::ranks(&bounded)[0].state_bytes),
+        (Memory::of(&bounded).running(), Memory::of(&bounded).ranks()[0].state_bytes),
         (Some(40), Bytes(40 * state))
     );
     let asked = of(
@@ -444,13 +444,13 @@ fn sglang_pools_recurrent_states() {
         },
     );
     assert_eq!(
-        (memory::running(&asked), memory::ranks(&asked)[0].state_bytes),
+        (Memory::of(&asked).running(), Memory::of(&asked).ranks()[0].state_bytes),
         (Some(20), Bytes(100 * state))
     );
     let narrow =
         of("0.5.16", EngineSpec { mamba_ssm_dtype: Some(StateDtype::Bfloat16), ..EngineSpec::default() });
     let half = state - 48 * 48 * 128 * 128 * 2;
-    assert_eq!(memory::running(&narrow), Some((room.as_f64() * 0.9 / 1.9 / half as f64) as u64 / 5));
+    assert_eq!(Memory::of(&narrow).running(), Some((room.as_f64() * 0.9 / 1.9 / half as f64) as u64 / 5));
     let none = of(
         "0.5.16",
         EngineSpec {
@@ -468,7 +468,7 @@ fn sglang_pools_recurrent_states() {
         &DeploymentOptions::default(),
     )
     .unwrap();
-    assert_eq!((memory::running(&vllm), memory::ranks(&vllm)[0].state_bytes), (None, Bytes::ZERO));
+    assert_eq!((Memory::of(&vllm).running(), Memory::of(&vllm).ranks()[0].state_bytes), (None, Bytes::ZERO));
 }
 
 /// Memory that SGLang leaves free on an H200 of 139.8 GiB: 512 + 1.5 · 8192 + 2 · 256 + 1024/8 MiB, and since 0.5.10 8

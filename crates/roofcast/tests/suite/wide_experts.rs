@@ -152,7 +152,7 @@ fn balancing_costs_memory_and_evens_out() {
 fn buffers_by_hand() {
     let runtime = |ranks, experts| {
         let deployment = resolved(h200(), ranks, experts).unwrap();
-        roofcast::memory::ranks(&deployment)[0].runtime_bytes.0
+        roofcast::memory::Memory::of(&deployment).ranks()[0].runtime_bytes.0
     };
     let more = |ranks, backend| runtime(ranks, of(backend)) - runtime(ranks, ExpertsSpec::default());
     assert_eq!(more(32, All2AllBackend::DeepepLowLatency), 4 * 256 * 256 * 14_560 + (1 << 30));

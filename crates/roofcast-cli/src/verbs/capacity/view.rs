@@ -9,7 +9,7 @@ use crate::verbs::About;
 use roofcast::Deployment;
 use roofcast::accelerator::Accelerator;
 use roofcast::capacity::{Capacity, CapacityQuestion};
-use roofcast::memory::{self, Refusal, Start};
+use roofcast::memory::{Memory, Refusal, Start};
 use roofcast::report::sweep::{Look, Panel, Quantity, SweepCurve, SweepPicture, Values, figure};
 use roofcast::units::Bytes;
 use serde::Serialize;
@@ -54,7 +54,7 @@ struct Length {
 impl Verdict {
     /// The verdict of the engine of `deployment`; `context` is the longest request if neither spec nor model states one.
     pub(crate) fn of(deployment: &Deployment, context: u64) -> Verdict {
-        let start = memory::start(deployment, context);
+        let start = Memory::of(deployment).start(context);
         let told = |refusal: &Refusal| refusal.told(deployment.engine.name(), start.max_model_len);
         Verdict { refusal: start.refusal.as_ref().map(told), start }
     }
@@ -82,9 +82,10 @@ impl<'a> View<'a> {
 fn lengths(deployment: &Deployment) -> Vec<Length> {
     let longest = deployment.longest().unwrap_or(LONGEST);
     let doubled = std::iter::successors(Some(SHORTEST), |tokens| tokens.checked_mul(2));
+    let memory = Memory::of(deployment);
     let length = |tokens| Length {
         tokens,
-        max_batch: memory::sequences(deployment, tokens).saturating_mul(deployment.parallelism.replicas),
+        max_batch: memory.sequences(tokens).saturating_mul(deployment.parallelism.replicas),
         kv_bytes_per_sequence: deployment.model.kv_bytes_per_sequence(deployment.kv, tokens),
     };
     doubled.take_while(|tokens| *tokens < longest).chain([longest]).map(length).collect()

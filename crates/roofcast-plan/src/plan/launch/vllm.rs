@@ -9,7 +9,7 @@ use roofcast_ask::command::{CommandLine, whole};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::OffloadSettings;
 use roofcast_ask::spec::{EngineKind, EvictionPolicy};
-use roofcast_cost::memory;
+use roofcast_cost::memory::Memory;
 use serde_json::json;
 
 /// Words of vLLM's command.
@@ -57,7 +57,7 @@ pub(in crate::plan) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> W
 /// The longest request with which vLLM starts; `None` if it starts with the model's own maximum length.
 fn longest_that_starts(d: &Deployment) -> Option<u64> {
     let longest = d.longest()?;
-    memory::start(d, longest).refusal.map(|refusal| refusal.longest).filter(|tokens| *tokens > 0)
+    Memory::of(d).start(longest).refusal.map(|refusal| refusal.longest).filter(|tokens| *tokens > 0)
 }
 
 /// Sets the connector of KV caches: between the pools of a fleet, or to the host with settings that have no flags.

@@ -5,7 +5,7 @@ use roofcast::batch::Batch;
 use roofcast::capacity::widened;
 use roofcast::cost::{Bottleneck, Cost, cost};
 use roofcast::limits::{LimitsQuestion, decode};
-use roofcast::memory;
+use roofcast::memory::Memory;
 use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 use toml::Value;
@@ -154,7 +154,7 @@ impl Asked<'_> {
             Step::Prefill => (1, q.prefill),
             Step::Decode | Step::Position => (q.batch, q.context),
         };
-        memory::sequences(deployment, tokens).saturating_mul(deployment.parallelism.replicas) >= sequences
+        Memory::of(deployment).sequences(tokens).saturating_mul(deployment.parallelism.replicas) >= sequences
     }
 
     /// Number of tokens that the step computes, and its cost on the deployment of `forecaster`.
