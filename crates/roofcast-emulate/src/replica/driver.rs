@@ -278,7 +278,7 @@ impl Driver {
         let demand: u64 = in_slots().map(Life::held).sum();
         let preempted = in_slots().any(|life| life.preemptions > 0);
         let waits = levels.waiting > 0 && levels.running < limits.max_num_seqs;
-        if !preempted && !(waits && demand > limits.num_gpu_blocks.saturating_sub(1) * limits.block_size) {
+        if !(preempted || waits && demand > limits.num_gpu_blocks.saturating_sub(1) * limits.block_size) {
             return;
         }
         for number in self.here.keys().take(slots).copied().collect::<Vec<_>>() {

@@ -65,34 +65,22 @@ impl EngineConfig {
         let counted = profile.frees_windows && prefixes == PrefixCaching::Unknown && !by_block;
         let memory = Memory::of(deployment);
         let pool = memory::pool(deployment);
-        let (groups, room) = match pool {
-            Some(pool) => (Groups::one(block_size), pool.cells.div_ceil(block_size) + profile.null_blocks),
-            None => groups(deployment, &memory, counted, context.max(1)),
-        };
+        let (groups, room) = groups(deployment, &memory, counted, context.max(1));
         let engines = ranks.map_or(1, |ranks| ranks.count);
         memory.starts()?;
         let blocks = usable_blocks(spec, &profile, room / engines)?;
         let kv_tokens = groups.longest(blocks);
         let longest = deployment.longest().unwrap_or(u64::MAX).min(kv_tokens);
         let max_num_seqs = seats(deployment, &memory, &profile, engines)?;
-        let max_model_len = match pool {
-            Some(pool) => pool.slot_context,
-            None if profile.has_slots && spec.max_model_len.is_none() => {
-                longest.min(kv_tokens / max_num_seqs)
-            }
-            None => longest,
-        };
+        let divided = profile.has_slots && spec.max_model_len.is_none();
+        let of_slot = if divided { longest.min(kv_tokens / max_num_seqs) } else { longest };
+        let max_model_len = pool.map_or(of_slot, |pool| pool.slot_context);
         // Ranks that are scheduled as one; each engine has one rank if ranks are engines.
         let attention_dp = deployment.parallelism.attention_dp / engines;
         let budget = budget(deployment, &profile, engines);
-        let max_num_seqs = if profile.bounds_sequences {
-            let active = spec
-                .vllm()
-                .and_then(|own| own.max_num_active_seqs)
-                .map_or(u64::MAX, |each| each.saturating_mul(attention_dp));
-            within_budget(spec, max_num_seqs, budget)?.min(active)
-        } else {
-            max_num_seqs
+        let max_num_seqs = match profile.bounds_sequences {
+            true => within_budget(spec, max_num_seqs, budget)?.min(active_seqs(spec, attention_dp)),
+            false => max_num_seqs,
         };
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let mut config = EngineConfig {
@@ -159,6 +147,12 @@ fn seats(deployment: &Deployment, memory: &Memory, profile: &Profile, engines: u
     }
 }
 
+/// Most sequences that vLLM schedules in one step over `ranks` data-parallel ranks.
+fn active_seqs(spec: &EngineSettings, ranks: u64) -> u64 {
+    let each = spec.vllm().and_then(|own| own.max_num_active_seqs);
+    each.map_or(u64::MAX, |each| each.saturating_mul(ranks))
+}
+
 /// Kind of prefix cache: the kind that the spec asks for, else on if prompts have tokens in common. vLLM and SGLang
 /// always look up prefixes, which matters only to preempted requests if prompts have no common tokens.
 fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCaching {
@@ -177,6 +171,10 @@ fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCac
 /// other engines, and with identified blocks, the room is computed once for requests of `context` tokens.
 fn groups(deployment: &Deployment, memory: &Memory, counted: bool, context: u64) -> (Groups, u64) {
     let block = deployment.engine.block_size;
+    if let Some(pool) = memory::pool(deployment) {
+        let null_blocks = Profile::of(deployment.engine.scheduler).null_blocks;
+        return (Groups::one(block), pool.cells.div_ceil(block) + null_blocks);
+    }
     match layer_groups(deployment, block).filter(|_| counted) {
         Some((groups, bytes)) => (groups, memory.blocks(bytes)),
         None => (Groups::one(block), memory.tokens(context) / block),

@@ -1,4 +1,5 @@
 use super::*;
+use crate::memory::Memory;
 use roofcast_ask::deployment::DeploymentOptions;
 use roofcast_ask::spec::{EngineSpec, PrecisionSpec};
 use roofcast_facts::catalog::Catalog;
@@ -140,22 +141,22 @@ fn with_context(n_ctx: u64, slots: Option<u64>) -> EngineSpec {
 fn the_cache_has_the_cells_of_the_context() {
     for chip in ["rtx-4090", "h100-sxm"] {
         let d = catalog_model("llama-3.1-8b", chip, "q4_k_m", with_context(32_768, None));
-        let start = super::super::start(&d, 0);
+        let start = Memory::of(&d).start(0);
         assert_eq!((start.max_model_len, start.kv_tokens, start.kv_bytes), (32_768, 32_768, Bytes(4 << 30)));
         assert!(start.refusal.is_none() && start.max_concurrency == 1.0, "{start:?}");
     }
     let d = catalog_model("llama-3.1-8b", "rtx-4090", "q4_k_m", with_context(5000, Some(4)));
-    let start = super::super::start(&d, 0);
+    let start = Memory::of(&d).start(0);
     assert_eq!((start.max_model_len, start.kv_tokens, start.max_concurrency), (1280, 5120, 4.0));
     let d = catalog_model("llama-3.1-8b", "rtx-4090", "q4_k_m", with_context(1 << 20, None));
-    let refusal = super::super::start(&d, 0).refusal.unwrap();
+    let refusal = Memory::of(&d).start(0).refusal.unwrap();
     assert_eq!(refusal.needed_bytes, Bytes(128 << 30));
     let told = refusal.told("llama.cpp", 131_072);
     assert!(told.contains("its KV cache needs 128.00 GiB") && told.contains("n_ctx up to"), "{told}");
     let largest = catalog_model("llama-3.1-8b", "rtx-4090", "q4_k_m", with_context(refusal.longest, None));
-    assert!(super::super::starts(&largest).is_ok());
+    assert!(Memory::of(&largest).starts().is_ok());
     let beyond = catalog_model("llama-3.1-8b", "rtx-4090", "q4_k_m", with_context(refusal.longest + 1, None));
-    assert!(super::super::starts(&beyond).is_err());
+    assert!(Memory::of(&beyond).starts().is_err());
 }
 
 /// Without `-c`, slots that share a cache have the model's 131,072 tokens; slots with their own caches have as many
@@ -188,7 +189,7 @@ fn without_a_context_it_is_the_models() {
 fn a_9b_runs_on_8_gb() {
     for model in ["google/gemma-2-9b-it", "01-ai/Yi-1.5-9B-Chat"] {
         let d = catalog_model(model, "rtx-4060", "q4_k_m", with_context(8192, Some(1)));
-        assert!(super::super::starts(&d).is_ok(), "{model}: {:?}", super::super::start(&d, 0));
+        assert!(Memory::of(&d).starts().is_ok(), "{model}: {:?}", Memory::of(&d).start(0));
     }
 }
 

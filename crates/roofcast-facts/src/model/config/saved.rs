@@ -18,7 +18,7 @@ const TEXT_MODEL: [&str; 4] = ["hidden_size", "num_hidden_layers", "num_attentio
 pub(super) fn without_second_text(config: &mut Value) {
     let states = |key: &&str| config.get(*key).is_some_and(|value| !value.is_null());
     let known = config.get("model_type").and_then(Value::as_str).is_some_and(|name| habits(name).is_some());
-    let whole = known && TEXT_MODEL.iter().all(|key| states(&key));
+    let whole = known && TEXT_MODEL.iter().all(states);
     if let Some(map) = config.as_object_mut().filter(|_| whole) {
         map.retain(|key, value| key != "text_config" || !value.is_object());
     }
