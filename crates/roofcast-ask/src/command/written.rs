@@ -1,7 +1,7 @@
 //! The words of a command that starts a deployment.
 //!
 //! Knows: how the values of keys become words of the engine's parser, by the table with which commands are read, and
-//! which keys a command cannot set. Knows nothing about the deployment. [`crate::plan`] decides which keys it sets.
+//! which keys a command cannot set. Knows nothing about the deployment. `roofcast_plan::plan` decides which keys it sets.
 
 use super::flags::Flags;
 use crate::spec::{EngineKind, EngineSpec};

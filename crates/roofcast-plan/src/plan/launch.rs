@@ -2,7 +2,7 @@
 //!
 //! Knows: flags of engines for parallelism, formats and settings, and cases without a command: the weight format
 //! requires a quantized checkpoint, or no engine runs on the chip. Knows nothing about performance, nor about clusters,
-//! see [`super::manifest`], nor about names of flags, which the tables of [`crate::command`] have. A key that a spec sets
+//! see [`super::manifest`], nor about names of flags, which the tables of [`roofcast_ask::command`] have. A key that a spec sets
 //! is in the command, or there is no command.
 
 mod line;
