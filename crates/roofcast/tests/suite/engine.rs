@@ -1,7 +1,8 @@
 //! The engine: leaping equals stepping, counting blocks equals vLLM's block by block, and nothing is lost.
 
 use super::runs::{
-    conserved, deployment, records, replica, same, same_over_time, schedulers, served, spread, workloads,
+    conserved, deployment, records, replica, resolved, same, same_over_time, schedulers, served, spread,
+    workloads,
 };
 use super::support::accepted;
 use proptest::prelude::*;
@@ -259,9 +260,10 @@ fn every_combination_serves_or_is_refused() {
             max_model_len: Some(2048),
             ..EngineSpec::default()
         };
-        let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
-        match EngineConfig::resolve(&deployment, 1000, false) {
-            Ok(_) => {
+        let configured = resolved("meta-llama/Llama-3.1-8B-Instruct", spec)
+            .and_then(|deployment| EngineConfig::resolve(&deployment, 1000, false).map(|_| deployment));
+        match configured {
+            Ok(deployment) => {
                 conserved(&served(&deployment, &workload, true), 12);
                 served_by.push((format!("{scheduler:?}"), layout.map_or("", KvLayout::name)));
             }

@@ -24,13 +24,14 @@ use roofcast::workload::{Arrivals, Length, LengthKind, Prefix, Traffic, Workload
 use std::sync::Arc;
 
 pub(super) fn deployment(name: &str, engine: EngineSpec) -> Deployment {
+    resolved(name, engine).unwrap()
+}
+
+/// The deployment, or the reason why the engine has not these settings.
+pub(super) fn resolved(name: &str, engine: EngineSpec) -> roofcast::Result<Deployment> {
     let accelerator = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
-    Deployment::resolve(
-        model(name),
-        accelerator,
-        &DeploymentOptions { engine, ..DeploymentOptions::default() },
-    )
-    .unwrap()
+    let options = DeploymentOptions { engine, ..DeploymentOptions::default() };
+    Deployment::resolve(model(name), accelerator, &options)
 }
 
 /// The deployment with attention data parallelism over `ranks`.
