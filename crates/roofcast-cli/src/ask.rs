@@ -6,7 +6,7 @@
 use crate::args::Cli;
 use crate::exit;
 use crate::host::{self, Answer, Question};
-use crate::input::values;
+use crate::swept;
 use clap::{ArgAction, CommandFactory};
 use roofcast::spec::keys::{KEYS, ValueType};
 use std::ffi::OsString;
@@ -89,7 +89,7 @@ fn kind(name: &str, arg: &clap::Arg) -> &'static str {
 ///
 /// # Errors A message about `text` that names the accepted forms.
 pub fn values(text: &str) -> Result<Vec<serde_json::Value>, String> {
-    let found = values::settings("", text).map_err(|why| values::refused(text, &why).to_string())?;
+    let found = swept::settings("", text).map_err(|why| swept::refused(text, &why).to_string())?;
     let json = |value| serde_json::to_value(value).map_err(|e| e.to_string());
     found.into_iter().map(json).collect()
 }

@@ -9,7 +9,6 @@ mod refused;
 mod running;
 pub(crate) mod scenario;
 pub(crate) mod tables;
-pub(crate) mod values;
 mod verdict;
 
 use crate::args::DeploymentArgs;

@@ -21,6 +21,7 @@ mod schemas;
 #[cfg(feature = "network")]
 mod serve;
 mod show;
+mod swept;
 mod verbs;
 
 use args::{Cli, Files, HardwareArgs, HardwareVerb, Verb, grouped, signed};

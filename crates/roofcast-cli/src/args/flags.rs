@@ -5,7 +5,7 @@
 use super::foreign;
 use super::help::{ENGINE, LOAD, MACHINE};
 use super::values::lacks_unit;
-use crate::input::values;
+use crate::swept;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use roofcast::spec::keys::{KEYS, SpecKey, ValueType};
 use roofcast::spec::number::{self, Unit};
@@ -169,7 +169,7 @@ fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
     match (key.kind, Unit::of_key(key.path)) {
         (ValueType::Whole, _) => whole(text),
         (ValueType::Toml, _) => numbers_by_name(text),
-        (ValueType::Wholes, _) if text.contains("..") => values::settings(key.path, text).map(Value::from),
+        (ValueType::Wholes, _) if text.contains("..") => swept::settings(key.path, text).map(Value::from),
         (ValueType::Wholes, _) => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
         (ValueType::Real, _) if key.section() == "slo" && text == NO_BOUND => Ok(text.into()),
         (ValueType::Real, None) => number::real(text).map(Value::from).ok_or_else(|| accepted("a number")),

@@ -3,7 +3,7 @@
 //! Knows: the syntax of `--sweep KEY=VALUES`, the order of combinations, and the key on the x axis of a picture. The
 //! verb or the spec knows the meaning of a key.
 
-use super::values::{numbers, refused, settings as values_of};
+use crate::swept::{numbers, refused, settings as values_of};
 use roofcast::Error;
 use roofcast::spec::keys;
 use roofcast::spec::settings::{self, Setting};

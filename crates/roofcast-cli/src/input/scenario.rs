@@ -6,9 +6,10 @@
 use super::defaults::{defaults, lend, without_bounds};
 use super::refused::{by_flag, lacking, refused, together};
 use super::running::{divide_experts, running};
-use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, spec_text, standard_input, text, values};
+use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, spec_text, standard_input, text};
 use crate::args::SourceArgs;
 use crate::show;
+use crate::swept;
 use anyhow::Result;
 use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
@@ -263,7 +264,7 @@ fn set(text: &str) -> Result<Setting> {
     let wrong = || Error::field("arguments", "--set", format!("{text:?}"), accepted);
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     let path = settings::path(name.trim()).ok_or_else(wrong)?;
-    Ok(Setting::new(&path, values::setting(&path, value.trim())))
+    Ok(Setting::new(&path, swept::setting(&path, value.trim())))
 }
 
 /// A question: the spec with all settings, and the catalog to resolve it with.

@@ -3,7 +3,7 @@
 use super::setup::Setup;
 use super::{Files, Point, Subject, measurements, picture, table};
 use crate::args::BenchArgs;
-use crate::input::values::{numbers, refused};
+use crate::swept::{numbers, refused};
 use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
