@@ -200,7 +200,7 @@ fn tokens(deployment: &Deployment, room: &Room, longest: u64) -> u64 {
 
 /// Refusal of an engine whose weights do not fit while they are loaded; settings of the cache do not help it.
 fn loading(deployment: &Deployment, room: &Room) -> Option<Refusal> {
-    let most = ranks(&deployment.loading()?).into_iter().map(|rank| rank.weight_bytes).max()?;
+    let most = Memory::of(&deployment.loading()?).ranks().iter().map(|rank| rank.weight_bytes).max()?;
     let free_bytes = room.rank.free_bytes;
     (most > free_bytes).then_some(Refusal {
         needed_bytes: Bytes::ZERO,
