@@ -18,7 +18,7 @@ use roofcast_ask::spec::EngineKind;
 use roofcast_facts::model::Mixer;
 
 /// Kernels of a prompt in a layer with latent attention, beyond those of a decode: concatenations of keys for the prompt
-/// and for decodes beside it, three casts, a copy of the output, and the attention of those decodes (vLLM 0.33,
+/// and for decodes in its step, three casts, a copy of the output, and the attention of those decodes (vLLM 0.33,
 /// `v1/attention/backends/mla/common.py`, `forward`).
 const LATENT_PROMPT: u64 = 7;
 /// Kernels of a prompt in a recurrent layer, beyond those of a decode: convolution, norms of queries and keys, sums of
