@@ -7,6 +7,7 @@ mod choice;
 mod context;
 mod exchange;
 mod formula;
+mod gate;
 mod scale;
 
 use crate::coefficients::{Coefficients, Evidence, KernelTimes};
@@ -54,12 +55,16 @@ pub struct Basis {
     pub exact: bool,
     /// Name of the kernel, as in `vllm 0.31.0 deepgemm, h100-sxm`.
     pub kernel: String,
+    /// Name of the kernel that the engine's rule names, if its measured times are implausible beside those of other
+    /// kernels on the chip, so that `kernel` counts in its place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_place_of: Option<String>,
 }
 
 impl Basis {
     /// Basis of a time that is computed from an efficiency.
     fn share(kernel: &str) -> Basis {
-        Basis { evidence: Evidence::Nothing, exact: false, kernel: kernel.to_owned() }
+        Basis { evidence: Evidence::Nothing, exact: false, kernel: kernel.to_owned(), in_place_of: None }
     }
 }
 
@@ -93,7 +98,7 @@ impl<'a> Kernels<'a> {
     pub(crate) fn time(&self, operator: &Operator) -> KernelTime {
         let rates = RateFormula::of(self, operator);
         let found = self.profiles().and_then(|profiles| match &operator.form {
-            Form::Product { matrix, .. } => self.gemm(profiles, operator, matrix),
+            Form::Product { matrix, .. } => self.gemm(profiles, operator, matrix, &rates),
             Form::Experts(experts) => self
                 .exchanged(profiles, operator, experts)
                 .or_else(|| self.experts(profiles, operator, experts)),

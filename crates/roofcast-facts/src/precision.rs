@@ -125,8 +125,11 @@ impl Format {
     pub const FP16: Format = Format::new("fp16", Width::bits(16), None);
     /// IEEE single precision, in storage and arithmetic.
     pub const FP32: Format = Format::new("fp32", Width::bits(32), Some(Dtype::Fp32));
-    /// 8-bit floats with per-tensor or per-channel scales, whose bytes are below 0.1 % and not counted.
+    /// 8-bit floats with one scale per tensor, as ModelOpt writes them and `--quantization fp8` converts to.
     pub const FP8: Format = Format::new("fp8", Width::bits(8), Some(Dtype::Fp8));
+    /// 8-bit floats with a scale per output channel, whose bytes are below 0.1 % and not counted, and a scale per token of
+    /// activations, as compressed-tensors' FP8_DYNAMIC has them.
+    pub const FP8_DYNAMIC: Format = Format::new("fp8-dynamic", Width::bits(8), Some(Dtype::Fp8));
     /// 8-bit floats with an fp32 scale per 128 × 128 block (DeepSeek-V3).
     pub const FP8_BLOCK: Format = Format::new("fp8-block", Width::grouped(8, 32, 16_384), Some(Dtype::Fp8));
     /// NVIDIA's 4-bit floats with an fp8 scale per 16 values.
@@ -173,6 +176,7 @@ const FORMATS: &[Format] = &[
     Format::FP16,
     Format::FP32,
     Format::FP8,
+    Format::FP8_DYNAMIC,
     Format::FP8_BLOCK,
     Format::NVFP4,
     Format::MXFP4,
@@ -243,6 +247,8 @@ impl FromStr for WeightFormat {
             "4" => "w4",
             "gptq" => "gptq-int4",
             "awq" => "awq-int4",
+            "fp8_dynamic" | "fp8-channel" | "fp8-token" => "fp8-dynamic",
+            "fp8_block" => "fp8-block",
             other => other,
         };
         if let Some(format) = FORMATS.iter().find(|f| f.name == wanted) {

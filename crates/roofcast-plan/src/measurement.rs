@@ -271,7 +271,11 @@ impl Measurement {
                 weights: Some(if weights == "fp8" && in_blocks { "fp8-block" } else { weights })
                     .filter(|w| !w.is_empty())
                     .map(str::to_owned),
-                activations: self.settings.weight_only.then_some(Dtype::Bf16),
+                activations: self
+                    .settings
+                    .weight_only
+                    .then_some(Dtype::Bf16)
+                    .or_else(|| recipe::activations(self)),
                 kv,
             },
             parallelism: recipe::parallelism(self),

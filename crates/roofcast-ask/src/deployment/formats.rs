@@ -45,6 +45,7 @@ impl Formats {
         let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
         let said =
             model.quantization.as_ref().and_then(Quantization::by_id).filter(|said| Some(*said) != wish);
+        let said = said.filter(|said| !(is_fp8(wish) && said.name() == Format::FP8_BLOCK.name));
         if let (Some(wish), Some(said)) = (wish, said) {
             assumptions.push(format!("weights {} as asked, not {} as the id says", wish.name(), said.name()));
         }
@@ -218,12 +219,23 @@ fn rule(
 }
 
 /// Finds a checkpoint of the model with weights in the requested format; the model's own precedes other published
-/// ones.
+/// ones. `fp8` without a word on scales means a checkpoint that is published with a scale per block, if there is one.
 fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)> {
-    let own = model.quantization.iter().map(|q| (model.name.as_str(), q));
-    let others = model.published.iter().map(|(id, q)| (id.as_str(), q));
-    let found = own.chain(others).find(|(_, q)| q.mix().is_none() && q.format.name == wish.name());
-    found.filter(|_| !matches!(wish, WeightFormat::Gguf(_)))
+    if matches!(wish, WeightFormat::Gguf(_)) {
+        return None;
+    }
+    let of_format = |name: &str| {
+        let own = model.quantization.iter().map(|q| (model.name.as_str(), q));
+        let others = model.published.iter().map(|(id, q)| (id.as_str(), q));
+        own.chain(others).find(|(_, q)| q.mix().is_none() && q.format.name == name)
+    };
+    let in_blocks = || of_format(Format::FP8_BLOCK.name).filter(|_| is_fp8(Some(wish)));
+    of_format(wish.name()).or_else(in_blocks)
+}
+
+/// True for `fp8`, which says nothing about scales.
+fn is_fp8(wish: Option<WeightFormat>) -> bool {
+    wish.is_some_and(|wish| wish.name() == Format::FP8.name)
 }
 
 /// Formats that engines unpack in the product on NVIDIA chips without a rate for them: vLLM's Marlin kernels

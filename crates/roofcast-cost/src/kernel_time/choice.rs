@@ -5,6 +5,7 @@
 //! `catalog/kernels/choice.toml` states the one that each version chooses; without a rule, the fastest measured
 //! kernel of the format is assumed. Knows nothing about times.
 
+use super::Basis;
 use crate::coefficients::{Evidence, KernelTimes};
 use crate::profile::{KernelTable, Profiles, Section};
 use roofcast_ask::quantized_kernel::precedes;
@@ -42,6 +43,11 @@ impl MeasuredKernel<'_> {
     pub(super) fn name(&self) -> String {
         let Section { engine, version, kernel, chip, .. } = self.section;
         format!("{engine} {version} {kernel}, {chip}")
+    }
+
+    /// Basis of a time that the kernel measured; `exact` is true if the operator's own shape was timed.
+    pub(super) fn basis(&self, exact: bool) -> Basis {
+        Basis { evidence: self.evidence, exact, kernel: self.name(), in_place_of: None }
     }
 }
 
@@ -150,18 +156,26 @@ pub(super) fn candidates<'a>(
     table: KernelTable,
     formats: &[&str],
 ) -> Vec<MeasuredKernel<'a>> {
+    candidates_for(kernels, profiles, table, formats, formats.first().copied().unwrap_or_default())
+}
+
+/// Like [`candidates`], for `weights` whose rule of choice is not that of the first of `formats`, which stands for it.
+pub(super) fn candidates_for<'a>(
+    kernels: &Asking,
+    profiles: &'a Profiles,
+    table: KernelTable,
+    formats: &[&str],
+    weights: &str,
+) -> Vec<MeasuredKernel<'a>> {
     let of_table: Vec<&Section> = profiles.sections.iter().filter(|s| s.table == table).collect();
     for (chip, own) in Chips::embedded().of(kernels.chip) {
         for format in formats {
             let here: Vec<&Section> =
                 of_table.iter().copied().filter(|s| s.chip == chip.id && s.format == *format).collect();
-            let (chosen, of_engine) = chosen(kernels, table, format, &here);
+            let named = if formats.first() == Some(format) { weights } else { format };
+            let (chosen, of_engine) = chosen(kernels, table, named, &here);
             if !chosen.is_empty() {
-                let evidence = match (own, of_engine) {
-                    (true, true) => Evidence::Engine,
-                    (true, false) => Evidence::Accelerator,
-                    (false, _) => Evidence::Architecture,
-                };
+                let evidence = evidence_of(own, of_engine);
                 return chosen
                     .into_iter()
                     .map(|section| MeasuredKernel { section, chip, evidence })
@@ -170,6 +184,64 @@ pub(super) fn candidates<'a>(
         }
     }
     Vec::new()
+}
+
+/// Formats whose kernels do arithmetic of equal precision on weights of about equal bytes, `format` first.
+fn precision(format: &str) -> Vec<&str> {
+    const ALIKE: [&[&str]; 2] = [&["fp8", "fp8-block"], &["gptq-int4", "mxfp4"]];
+    let alike = ALIKE.into_iter().find(|formats| formats.contains(&format)).unwrap_or_default();
+    std::iter::once(format).chain(alike.iter().copied().filter(|other| *other != format)).collect()
+}
+
+/// Kernels of all engines on the chip of `kernel`, of equal precision.
+pub(super) fn kin<'a>(
+    profiles: &'a Profiles,
+    table: KernelTable,
+    kernel: &MeasuredKernel<'a>,
+) -> Vec<MeasuredKernel<'a>> {
+    let formats = precision(&kernel.section.format);
+    let alike = |s: &&Section| {
+        s.table == table && s.chip == kernel.section.chip && formats.contains(&s.format.as_str())
+    };
+    profiles.sections.iter().filter(alike).map(|section| MeasuredKernel { section, ..*kernel }).collect()
+}
+
+/// Kernels that may run in place of `kernel`, which is implausible, the most similar first: the engine's own of equal
+/// precision on the chip, the engine's own on chips of the architecture, and those of other engines.
+pub(super) fn substitutes<'a>(
+    kernels: &Asking,
+    profiles: &'a Profiles,
+    table: KernelTable,
+    kernel: &MeasuredKernel<'a>,
+) -> Vec<MeasuredKernel<'a>> {
+    let formats = precision(&kernel.section.format);
+    let chips = Chips::embedded().of(kernels.chip);
+    let mut others = Vec::new();
+    for of_engine in [true, false] {
+        for (chip, own) in &chips {
+            for format in &formats {
+                let evidence = evidence_of(*own, of_engine);
+                let here = profiles.sections.iter().filter(|s| {
+                    s.table == table
+                        && s.chip == chip.id
+                        && s.format == *format
+                        && (s.engine == kernels.engine.name) == of_engine
+                        && !std::ptr::eq(*s, kernel.section)
+                });
+                others.extend(here.map(|section| MeasuredKernel { section, chip, evidence }));
+            }
+        }
+    }
+    others
+}
+
+/// Depth of evidence of a kernel of the chip itself, or of another; and of the engine itself, or of another.
+fn evidence_of(own_chip: bool, of_engine: bool) -> Evidence {
+    match (own_chip, of_engine) {
+        (true, true) => Evidence::Engine,
+        (true, false) => Evidence::Accelerator,
+        (false, _) => Evidence::Architecture,
+    }
 }
 
 /// Sections of one chip, table and format that an engine may run, and true if the engine itself was timed. Candidates
@@ -210,10 +282,12 @@ pub(super) fn formats(kernels: &Asking, table: KernelTable, weights: &str) -> &'
     let datacentre = kernels.chip.architecture == "blackwell";
     match weights {
         "bf16" | "fp16" | "fp32" => &["bf16"],
-        "fp8" => &["fp8", "fp8-block"],
+        // Kernels of products read scales per channel or per tensor alike.
+        "fp8" | "fp8-dynamic" => &["fp8", "fp8-block"],
         "fp8-block" => &["fp8-block", "fp8"],
         "nvfp4" => &["nvfp4"],
         "w8a8-int8" | "int8" => &["w8a8-int8", "fp8"],
+        "mxfp4-mxfp8" if experts => &["mxfp4-mxfp8", "mxfp4"],
         "mxfp4" if experts && datacentre && kernels.engine.kind != EngineKind::Vllm => {
             &["mxfp4-mxfp8", "mxfp4"]
         }

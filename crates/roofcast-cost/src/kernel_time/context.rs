@@ -221,11 +221,7 @@ impl Kernels<'_> {
         } else {
             self.recurrence(&asked, &decodes, &prompts)?
         };
-        let basis = Basis {
-            evidence: decodes.candidate.evidence,
-            exact: decodes.exact,
-            kernel: decodes.candidate.name(),
-        };
+        let basis = decodes.candidate.basis(decodes.exact);
         Some((MeasuredTimes::Context(context), basis))
     }
 

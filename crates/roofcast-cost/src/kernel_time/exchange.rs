@@ -5,8 +5,8 @@
 //! scale like other experts. A table of experts ends at a number of tokens for each number of ranks: more tokens take
 //! the time of more ranks, scaled. Knows nothing about steps.
 
-use super::choice::{MeasuredKernel, candidates, formats};
-use super::scale::{EXPERTS_START, apart, experts_limit, experts_shape, scaled};
+use super::choice::{candidates, formats};
+use super::scale::{apart, experts_limit, experts_shape, scaled};
 use super::{Basis, Kernels, MeasuredTimes};
 use crate::operator::exchange::{self, Direction, Exchange};
 use crate::operator::{Operator, RoutedExperts};
@@ -53,7 +53,7 @@ impl Kernels<'_> {
                 (own, experts_limit(candidate.chip, name, shape, tokens))
             };
             let exact = shape == asked && candidate.chip.id == self.chip.id && gated > 0.99;
-            Some(scaled(&candidate.section.curve(index)?, exact, EXPERTS_START, limits))
+            Some(scaled(&candidate.section.curve(index)?, exact, candidate.section.start(), limits))
         };
         let mut curve = of_shape(index, &nearest)?;
         let mut ranks = nearest[5];
@@ -73,7 +73,7 @@ impl Kernels<'_> {
         };
         let curve =
             curve.map(|tokens, _| (curve.at(experts.busiest_tokens(tokens)) * factor).max(floor(tokens)));
-        Some((curve, self.basis_of(candidate, nearest.iter().zip(asked).all(|(a, b)| f64::from(*a) == b))))
+        Some((curve, candidate.basis(nearest.iter().zip(asked).all(|(a, b)| f64::from(*a) == b))))
     }
 
     /// Curves of the seconds of dispatch, and of combination, of one layer over the tokens of a rank; `None` if no such
@@ -118,10 +118,5 @@ impl Kernels<'_> {
         let curve = candidate.section.curve(index)?;
         let start = curve.at(1.0);
         Some(curve.map(|_, seconds| start + (seconds - start) * own / other))
-    }
-
-    /// Basis of a time that `candidate` measured.
-    fn basis_of(&self, candidate: &MeasuredKernel, exact: bool) -> Basis {
-        Basis { evidence: candidate.evidence, exact, kernel: candidate.name() }
     }
 }

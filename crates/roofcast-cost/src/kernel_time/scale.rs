@@ -1,22 +1,19 @@
 //! Times of GEMM and routed experts of any size, from the nearest measured shape.
 //!
 //! Knows: `t = start + (t_measured − start) · limit / limit_measured` if shape or chip differ: the time beyond a
-//! kernel's start is proportional to the limit of its work. No time is below the operator's own limit.
+//! kernel's start is proportional to the limit of its work. The start is the least time of that kernel in its table, because
+//! a floor is not work. No time is below the operator's own limit.
 
-use super::choice::{MeasuredKernel, candidates, formats};
-use super::{Basis, Kernels, MeasuredTimes};
+use super::choice::{MeasuredKernel, candidates};
+use super::gate::Subject;
+use super::{Basis, Kernels, MeasuredTimes, RateFormula};
 use crate::coefficients::{KernelTimes, SKEW, busiest};
 use crate::operator::{Matrix, Operator, RoutedExperts};
 use crate::profile::{Curve, KernelTable, Profiles};
+use roofcast_ask::spec::EngineKind;
 use roofcast_facts::accelerator::Accelerator;
+use roofcast_facts::model::OperatorKind;
 use roofcast_facts::precision::Dtype;
-
-/// Seconds of a GEMM with hardly any work: the shortest in tables of cuBLAS, CUTLASS and DeepGEMM on H100 to B300
-/// take 2 to 5 µs.
-const GEMM_START: f64 = 3e-6;
-/// Seconds of an expert layer with hardly any work (routing, sorting and two grouped GEMMs): 8 to 15 µs in the
-/// tables.
-pub(super) const EXPERTS_START: f64 = 8e-6;
 
 /// Approximate base-2 logarithm, wrong by at most 0.09, which suffices to find the nearest shape: reads the exponent
 /// and mantissa of a float as one number.
@@ -33,7 +30,7 @@ pub(super) fn apart(a: f64, b: f64) -> f64 {
 /// Bits per weight and dtype of the arithmetic in a table's format.
 fn format(name: &str) -> (f64, Dtype) {
     match name {
-        "fp8" | "fp8-block" => (8.0, Dtype::Fp8),
+        "fp8" | "fp8-dynamic" | "fp8-block" => (8.0, Dtype::Fp8),
         "w8a8-int8" => (8.0, Dtype::Int8),
         "nvfp4" => (4.5, Dtype::Fp4),
         "mxfp4-mxfp8" => (4.25, Dtype::Fp8),
@@ -61,6 +58,12 @@ fn gemm_limit(chip: &Accelerator, name: &str, [n, k]: [f64; 2], m: f64) -> f64 {
 /// Limit in seconds of routed experts with even routing; `shape` has the axes of [`KernelTable::Experts`]: hidden,
 /// inner, top-k, experts, tp, ep.
 pub(super) fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> f64 {
+    let (moving, computing) = experts_terms(chip, name, shape, tokens);
+    moving.max(computing)
+}
+
+/// Seconds in which routed experts with even routing move their weights, and compute, at the chip's rates.
+fn experts_terms(chip: &Accelerator, name: &str, shape: [f64; 6], tokens: f64) -> (f64, f64) {
     let [hidden, inner, top_k, experts, tp, ep] = shape;
     let (bits, dtype) = format(name);
     // Probability that an expert is not chosen, exp(tokens ln(1 − k/E)), by libm, which is identical on every
@@ -68,7 +71,7 @@ pub(super) fn experts_limit(chip: &Accelerator, name: &str, shape: [f64; 6], tok
     let missed = libm::exp(tokens * libm::log1p(-(top_k / experts).min(0.999_999)));
     let elements = 3.0 * hidden * inner / tp;
     let moving = experts / ep * (1.0 - missed) * elements * bits / 8.0 / chip.kernel_bandwidth();
-    moving.max(tokens * top_k / ep * 2.0 * elements / rate(chip, dtype))
+    (moving, tokens * top_k / ep * 2.0 * elements / rate(chip, dtype))
 }
 
 /// Shape of `experts` on the axes of [`KernelTable::Experts`].
@@ -86,6 +89,7 @@ impl Kernels<'_> {
             // Many 4-bit checkpoints keep attention in 8 bits.
             Some(bits) if bits > 7.0 && matches!(self.weights, "nvfp4" | "mxfp4") => "fp8",
             _ if operator.kind.is_unquantized() => "bf16",
+            _ if self.weights == "mxfp4" && operator.dtype == Dtype::Fp8 => "mxfp4-mxfp8",
             _ => self.weights,
         }
     }
@@ -102,36 +106,46 @@ impl Kernels<'_> {
         profiles: &Profiles,
         operator: &Operator,
         matrix: &Matrix,
+        rates: &RateFormula,
     ) -> Option<(MeasuredTimes, Basis)> {
         let Matrix { elements, outputs, weight_bytes } = *matrix;
         if elements <= 0.0 || outputs <= 0.0 {
             return None;
         }
         let asked = [outputs, elements / outputs];
-        let weights = self.format_of(operator);
-        let found = candidates(
-            &self.asking,
-            profiles,
-            KernelTable::Gemm,
-            formats(&self.asking, KernelTable::Gemm, weights),
-        );
+        let curve = |kernel: &MeasuredKernel| {
+            let name = kernel.section.format.as_str();
+            if !Self::is_timed(operator, name) {
+                return None;
+            }
+            let distance = |s: &[u32]| Some(apart(s[0].into(), asked[0]) + apart(s[1].into(), asked[1]));
+            let (index, shape) = kernel.section.nearest(distance)?;
+            let shape = [f64::from(shape[0]), f64::from(shape[1])];
+            let limits =
+                |m: f64| (gemm_limit(self.chip, name, asked, m), gemm_limit(kernel.chip, name, shape, m));
+            let exact = shape == asked && kernel.chip.id == self.chip.id;
+            let curve = scaled(&kernel.section.curve(index)?, exact, kernel.section.start(), limits);
+            let quantizing = self.quantizing(operator, kernel);
+            Some((curve.map(|_, seconds| seconds + quantizing), shape == asked))
+        };
+        let moves = |name: &str, m: f64| {
+            let (bits, dtype) = format(name);
+            bits / 8.0 / self.chip.kernel_bandwidth() >= 2.0 * m / rate(self.chip, dtype)
+        };
         let floor = |m: f64| {
             let moving = weight_bytes / self.chip.bandwidth_bytes_per_s.0;
             moving.max(2.0 * elements * m / self.chip.sustained(operator.dtype, operator.rate))
         };
-        let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
-        let curves = timed.filter_map(|candidate| {
-            let distance = |s: &[u32]| Some(apart(s[0].into(), asked[0]) + apart(s[1].into(), asked[1]));
-            let (index, shape) = candidate.section.nearest(distance)?;
-            let shape = [f64::from(shape[0]), f64::from(shape[1])];
-            let name = candidate.section.format.as_str();
-            let limits =
-                |m: f64| (gemm_limit(self.chip, name, asked, m), gemm_limit(candidate.chip, name, shape, m));
-            let exact = shape == asked && candidate.chip.id == self.chip.id;
-            let curve = scaled(&candidate.section.curve(index)?, exact, GEMM_START, limits);
-            Some((candidate, shape == asked, curve))
-        });
-        self.fastest(curves, floor)
+        let subject = Subject { table: KernelTable::Gemm, curve: &curve, moves: &moves };
+        if let Some(chosen) = self.plausible(profiles, &subject, self.format_of(operator)) {
+            return Some(self.above(chosen, floor));
+        }
+        let untimed = |m: f64| rates.product(m as u64, matrix).into_iter().sum();
+        let decide =
+            |m: f64| weight_bytes / self.chip.kernel_bandwidth() >= 2.0 * elements * m / operator.rate.0;
+        operator.bits().filter(|bits| *bits < 15.9)?;
+        let (curve, basis) = self.bounded(profiles, &subject, &untimed, &decide)?;
+        Some((MeasuredTimes::Rows(curve.map(|m, seconds| seconds.max(floor(m)))), basis))
     }
 
     pub(super) fn experts(
@@ -144,41 +158,56 @@ impl Kernels<'_> {
         // These kernels were timed with a skew, in place of which a stated imbalance counts.
         let skew = busiest(experts.count(), experts.ranks, SKEW);
         let skew = if experts.busiest.is_some() { skew } else { 1.0 };
-        let weights = self.format_of(operator);
-        let found = candidates(
-            &self.asking,
-            profiles,
-            KernelTable::Experts,
-            formats(&self.asking, KernelTable::Experts, weights),
-        );
         let gated = experts.elements_over_gated();
+        let curve = |kernel: &MeasuredKernel| {
+            let name = kernel.section.format.as_str();
+            if !Self::is_timed(operator, name) {
+                return None;
+            }
+            // Experts without a gate have two matrices of a gated expert's three, and kernels of their own.
+            let matrices = if kernel.section.kernel.ends_with("nongated") { 2.0 / 3.0 } else { 1.0 };
+            if matrices < 1.0 && gated > 0.99 {
+                return None;
+            }
+            // The degrees of parallelism matter less than the dimensions of one expert.
+            const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
+            let distance =
+                |s: &[u32]| Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>());
+            let (index, shape) = kernel.section.nearest(distance)?;
+            let shape: [f64; 6] = std::array::from_fn(|i| f64::from(shape[i]));
+            let limits = |tokens: f64| {
+                let own = gated * experts_limit(self.chip, name, asked, tokens);
+                (own, matrices * experts_limit(kernel.chip, name, shape, tokens))
+            };
+            let exact = shape == asked && kernel.chip.id == self.chip.id && gated > 0.99;
+            let curve = scaled(&kernel.section.curve(index)?, exact, kernel.section.start(), limits);
+            Some((curve.map(|tokens, _| curve.at(experts.busiest_tokens(tokens) / skew)), shape == asked))
+        };
+        let moves = |name: &str, tokens: f64| {
+            let (moving, computing) = experts_terms(self.chip, name, asked, tokens);
+            moving >= computing
+        };
         let floor = |tokens: f64| {
             let demand = experts.demand(tokens as u64);
             let moving = demand.weight_bytes / self.chip.bandwidth_bytes_per_s.0;
             moving.max(demand.flops / self.chip.sustained(operator.dtype, operator.rate))
         };
-        let timed = found.iter().filter(|c| Self::is_timed(operator, &c.section.format));
-        let curves = timed.filter_map(|candidate| {
-            // The degrees of parallelism matter less than the dimensions of one expert.
-            const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
-            let distance =
-                |s: &[u32]| Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>());
-            let (index, shape) = candidate.section.nearest(distance)?;
-            let shape: [f64; 6] = std::array::from_fn(|i| f64::from(shape[i]));
-            let name = candidate.section.format.as_str();
-            let limits = |tokens: f64| {
-                let own = gated * experts_limit(self.chip, name, asked, tokens);
-                (own, experts_limit(candidate.chip, name, shape, tokens))
-            };
-            let exact = shape == asked && candidate.chip.id == self.chip.id && gated > 0.99;
-            let curve = scaled(&candidate.section.curve(index)?, exact, EXPERTS_START, limits);
-            Some((
-                candidate,
-                shape == asked,
-                curve.map(|tokens, _| curve.at(experts.busiest_tokens(tokens) / skew)),
-            ))
-        });
-        self.fastest(curves, floor)
+        let subject = Subject { table: KernelTable::Experts, curve: &curve, moves: &moves };
+        Some(self.above(self.plausible(profiles, &subject, self.format_of(operator))?, floor))
+    }
+
+    /// Seconds of the kernel that quantizes a product's input, if the table times the product alone, as SGLang's does; those of
+    /// vLLM and TensorRT-LLM include it (shortest times of the tables, see `docs/cost-model.md`). The input of the last
+    /// product of an MLP is quantized by the activation's kernel.
+    fn quantizing(&self, operator: &Operator, kernel: &MeasuredKernel) -> f64 {
+        let narrow = matches!(kernel.section.format.as_str(), "fp8" | "fp8-block" | "nvfp4");
+        let fused = operator.kind == OperatorKind::DownProj
+            || matches!(self.asking.engine.kind, EngineKind::TensorrtLlm);
+        if narrow && !fused && kernel.section.engine == "sglang" {
+            self.coefficients.engine.small_kernel
+        } else {
+            0.0
+        }
     }
 
     /// Curve of an all-reduce's seconds over bytes, if all-reduces over `ranks` ranks were timed on such links.
@@ -197,30 +226,14 @@ impl Kernels<'_> {
             let start = candidate.section.curve(index)?.at(1.0);
             let curve = candidate.section.curve(index)?.map(|_, s| start + (s - start) * slower);
             let exact = candidate.chip.id == self.chip.id;
-            Some((curve, Basis { evidence: candidate.evidence, exact, kernel: candidate.name() }))
+            Some((curve, candidate.basis(exact)))
         })
     }
 
-    /// Curve of the fastest of several kernels at each size, never below the limit, with the basis of the one that is
-    /// fastest at the smallest size.
-    fn fastest<'b>(
-        &self,
-        curves: impl Iterator<Item = (&'b MeasuredKernel<'b>, bool, Curve)>,
-        floor: impl Fn(f64) -> f64,
-    ) -> Option<(MeasuredTimes, Basis)> {
-        let mut best: Option<(Curve, Basis)> = None;
-        for (candidate, exact, curve) in curves {
-            best = Some(match best {
-                Some((least, basis)) if least.at(1.0) <= curve.at(1.0) => (least.least(&curve), basis),
-                other => {
-                    let basis = Basis { evidence: candidate.evidence, exact, kernel: candidate.name() };
-                    (other.map_or(curve.clone(), |(least, _)| least.least(&curve)), basis)
-                }
-            });
-        }
+    /// Times of the chosen kernel, never below the limit.
+    fn above(&self, (curve, basis): (Curve, Basis), floor: impl Fn(f64) -> f64) -> (MeasuredTimes, Basis) {
         let factor = self.coefficients.factor;
-        let (curve, basis) = best?;
-        Some((MeasuredTimes::Rows(curve.map(|size, seconds| (seconds * factor).max(floor(size)))), basis))
+        (MeasuredTimes::Rows(curve.map(|size, seconds| (seconds * factor).max(floor(size)))), basis)
     }
 }
 

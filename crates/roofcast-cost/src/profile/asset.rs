@@ -40,6 +40,8 @@ pub struct Section {
     bytes: Cow<'static, [u8]>,
     /// Unpacked shapes. They are unpacked at first use, because a run uses about a dozen of hundreds of sections.
     unpacked: OnceLock<Packed>,
+    /// Least of all times, in seconds, once it was sought.
+    least: OnceLock<f64>,
 }
 
 /// Measured kernel times.
@@ -73,6 +75,7 @@ impl Writer {
             shapes: self.shapes.len(table),
             bytes: self.shapes.to_bytes(table).into(),
             unpacked: OnceLock::from(self.shapes),
+            least: OnceLock::new(),
         }
     }
 }
@@ -122,6 +125,11 @@ impl Section {
         let measured = axes.filter_map(|(i, shape)| Some((distance(shape)?, i, shape)));
         let best = measured.min_by(|a, b| a.0.total_cmp(&b.0))?;
         Some((best.1, best.2.to_vec()))
+    }
+
+    /// Least of the kernel's times, in seconds: what it takes with hardly any work.
+    pub(crate) fn start(&self) -> f64 {
+        *self.least.get_or_init(|| self.unpacked().least().unwrap_or_default())
     }
 
     /// Curve of seconds over the grid, for the shape at `index`.
@@ -228,7 +236,21 @@ impl<'a> Reader<'a> {
         let [version, kernel, format] = [self.text()?, self.text()?, self.text()?];
         let (shapes, length) = (self.number()?, self.number()?);
         let (bytes, unpacked) = (Cow::Borrowed([].as_slice()), OnceLock::new());
-        Ok((Section { table, chip, engine, version, kernel, format, shapes, bytes, unpacked }, length))
+        Ok((
+            Section {
+                table,
+                chip,
+                engine,
+                version,
+                kernel,
+                format,
+                shapes,
+                bytes,
+                unpacked,
+                least: OnceLock::new(),
+            },
+            length,
+        ))
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8]> {

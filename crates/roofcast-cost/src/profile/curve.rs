@@ -44,6 +44,20 @@ impl Curve {
         y0 + (y1 - y0) * ((size - x0) / (x1 - x0))
     }
 
+    /// Sizes of the grid.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = f64> + '_ {
+        self.sizes.iter().copied()
+    }
+
+    /// Returns the curve with points at the sizes of `grid` below its first size, where its time is constant.
+    #[must_use]
+    pub(crate) fn from_start(&self, grid: &[u32]) -> Curve {
+        let below = grid.iter().map(|size| f64::from(*size)).filter(|size| *size < self.sizes[0]);
+        let sizes: Vec<f64> = below.chain(self.sizes.iter().copied()).collect();
+        let seconds = sizes.iter().map(|size| self.at(*size)).collect();
+        Curve { sizes, seconds }
+    }
+
     /// The largest size of the grid.
     pub(crate) fn last_size(&self) -> f64 {
         self.sizes[self.sizes.len() - 1]

@@ -58,6 +58,11 @@ impl Packed {
         codes.iter().map(|code| seconds(*code))
     }
 
+    /// Least of all times, in seconds.
+    pub(super) fn least(&self) -> Option<f64> {
+        self.codes.iter().filter(|code| **code > 0).min().and_then(|code| seconds(*code))
+    }
+
     /// Returns the bytes of all shapes.
     pub(super) fn to_bytes(&self, table: KernelTable) -> Vec<u8> {
         let mut bytes = Vec::new();

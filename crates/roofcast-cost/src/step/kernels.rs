@@ -27,9 +27,9 @@ pub(super) const KERNELS_OF_EXPERTS: u64 = 5;
 const KERNELS_OF_INDEX: u64 = 9;
 
 /// Number of small kernels of a layer in a decode step, which no table times: two norms with their residuals, and
-/// further ones by the parts of the layer. Counted in vLLM 0.33's `model_executor/models` (llama, qwen3, deepseek_v2,
+/// further ones by the parts of the layer, without the quantization of activations, which belongs to products. Counted in vLLM 0.33's `model_executor/models` (llama, qwen3, deepseek_v2,
 /// qwen3_next), after its fusions.
-pub(super) fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
+pub(super) fn small_kernels(layer: &Layer) -> u64 {
     const NORMS: u64 = 2;
     let mixer = match &layer.mixer {
         // Rotary embedding and cache write; sums of squares and scaling for norms over all heads; norm, rotary
@@ -51,10 +51,10 @@ pub(super) fn small_kernels(deployment: &Deployment, layer: &Layer) -> u64 {
         Ffn::Experts(experts) => 1 + if experts.shared.is_some() { 2 } else { 0 },
         Ffn::None => 0,
     };
-    NORMS + mixer + feeds + quantizing(deployment)
+    NORMS + mixer + feeds
 }
 
-/// Number of kernels of a layer that quantize activations and are not part of GEMM tables: SGLang's tables time the
+/// Number of launches of a layer that quantize activations and are not part of GEMM tables: SGLang's tables time the
 /// GEMM alone, vLLM's and TensorRT-LLM's include quantization (shortest times of the tables, see
 /// `docs/cost-model.md`).
 pub(super) fn quantizing(deployment: &Deployment) -> u64 {

@@ -55,6 +55,10 @@ pub(super) struct ConventionRule {
     /// Organisations whose ids the rule applies to; all if empty.
     #[serde(default)]
     organisations: Vec<String>,
+    /// Beginnings of names of models of which their maker, one of `organisations`, publishes a checkpoint under the name and
+    /// the rule's first words; of base models without instructions none is published.
+    #[serde(default)]
+    publishes: Vec<String>,
     /// True if the rule applies to a name `name:tag`, as Ollama writes it, that has no words of another rule.
     #[serde(default)]
     tagged: bool,
@@ -157,6 +161,33 @@ impl Conventions {
         let base = base.join("-");
         let base = organisation.map_or(base.clone(), |o| format!("{o}/{base}"));
         Some(IdReading { base, rule })
+    }
+
+    /// Rule for the format in `name`, which has no organisation, if the maker of the model `id` publishes that checkpoint.
+    pub(super) fn of_maker(&'static self, id: &str, name: &str) -> Option<&'static ConventionRule> {
+        let organisation = id.rsplit_once('/').map(|(before, _)| before)?;
+        let rule = self.read(&format!("{organisation}/{name}"))?.rule;
+        self.published(id).any(|(_, published)| std::ptr::eq(published, rule)).then_some(rule)
+    }
+
+    /// Ids and rules of the checkpoints that the maker of the model `id` publishes in other formats.
+    pub(super) fn published(
+        &'static self,
+        id: &str,
+    ) -> impl Iterator<Item = (String, &'static ConventionRule)> {
+        let organisation = id.rsplit_once('/').map_or("", |(before, _)| before).to_ascii_lowercase();
+        let name = short(id).to_owned();
+        let of = move |rule: &&ConventionRule| {
+            let begins = |start: &String| name.to_ascii_lowercase().starts_with(&start.to_ascii_lowercase());
+            rule.organisations.contains(&organisation)
+                && rule.publishes.iter().any(begins)
+                && !name.ends_with("-Base")
+        };
+        let id = id.to_owned();
+        self.formats.iter().filter(of).map(move |rule| {
+            let words = rule.words.first().map_or(String::new(), |words| words.to_ascii_uppercase());
+            (format!("{id}-{words}"), rule)
+        })
     }
 
     /// Words that remain when the `length` words of the format at `at` are removed, together with words that carry no

@@ -40,6 +40,14 @@ impl NamedEntry<'_> {
             let read = Quantization::read(&format!("catalog entry {}", entry.id), &entry.config)?;
             model.published.extend(read.map(|quantization| (entry.id.clone(), quantization)));
         }
+        if model.quantization.is_none() {
+            for (id, rule) in conventions()?.published(&self.entry.id) {
+                let quantization = Quantization::named(rule.weight_format()?, rule.kv_format()?);
+                if model.published.iter().all(|(known, _)| *known != id) {
+                    model.published.push((id, quantization));
+                }
+            }
+        }
         if let Some(rule) = self.format {
             match rule.weight_format()? {
                 WeightFormat::Uniform(f) if f.width.as_f64() >= 16.0 => {
@@ -127,7 +135,11 @@ impl Catalog {
             }
         };
         let entry = slot.get()?;
-        let format = reading.as_ref().map(|r| r.rule).filter(|rule| !rule.leaves(&entry.config, asked));
+        let rule = reading.as_ref().map(|reading| match asked.contains('/') {
+            true => reading.rule,
+            false => rules.of_maker(&slot.id, asked).unwrap_or(reading.rule),
+        });
+        let format = rule.filter(|rule| !rule.leaves(&entry.config, asked));
         let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
         let assumption = Some(format!("{}: {more}{}{said}", name.trim(), slot.id));
         let own = || Ok::<bool, Error>(self.entrys_own(base)?.is_some());

@@ -5,8 +5,9 @@
 
 use super::Measurement;
 use roofcast_ask::parallelism::RequestedParallelism;
-use roofcast_ask::spec::{EngineSpec, Frontend};
+use roofcast_ask::spec::{EngineKind, EngineSpec, Frontend};
 use roofcast_facts::error::{Error, Result};
+use roofcast_facts::precision::Dtype;
 use serde::Deserialize;
 use std::sync::OnceLock;
 
@@ -97,6 +98,8 @@ struct Recipe {
     attention_dp_enable_balance: Option<bool>,
     attention_dp_time_out_iters: Option<u64>,
     enforce_eager: Option<bool>,
+    /// Dtype of activations, if it is not the weight format's own.
+    activations: Option<Dtype>,
     max_cudagraph_capture_size: Option<u64>,
     async_scheduling: Option<bool>,
     #[serde(default)]
@@ -175,6 +178,11 @@ pub(super) fn source(row: &Measurement) -> Option<&'static str> {
     Some(find(row)?.from.as_str())
 }
 
+/// Dtype of activations that the row's launch script sets, if it is not the weight format's own.
+pub(super) fn activations(row: &Measurement) -> Option<Dtype> {
+    find(row)?.activations
+}
+
 /// Number of different prompts that the row's client repeats, if it is small.
 pub(super) fn prompts(row: &Measurement) -> Option<u64> {
     find(row)?.prompts
@@ -214,6 +222,10 @@ pub(super) fn parallelism(row: &Measurement) -> RequestedParallelism {
 pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     if recipes().is_ok_and(|recipes| recipes.in_process.iter().any(|p| p.source == row.source)) {
         spec.served = Some(false);
+    }
+    // A server of llama.cpp is started with as many slots as it gets users, `llama-batched-bench` as it has sequences.
+    if EngineKind::of(&row.engine) == EngineKind::LlamaCpp {
+        spec.max_num_seqs = spec.max_num_seqs.or(row.concurrency);
     }
     let Some(recipe) = find(row) else { return };
     spec.max_num_batched_tokens =

@@ -36,10 +36,12 @@ pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> 
         .filter(|g| (1..=65_536).contains(g))
         .unwrap_or(128) as u32;
     Ok(Some(match method.to_ascii_lowercase().as_str() {
-        "fp8" | "fbgemm_fp8" => match section.value("weight_block_size") {
+        "fp8" => match section.value("weight_block_size") {
             Some(_) => Format::FP8_BLOCK,
             None => Format::FP8,
         },
+        // FBGEMM has a scale per row of weights and of activations.
+        "fbgemm_fp8" => Format::FP8_DYNAMIC,
         // Each group has an fp16 scale and a zero point of `bits` bits.
         "gptq" | "gptq_marlin" => integer("gptq-int4", "gptq-int8", bits, 16 + bits as u32, group, section)?,
         "awq" | "awq_marlin" => integer("awq-int4", "awq-int8", bits, 16 + bits as u32, group, section)?,
@@ -76,7 +78,8 @@ fn integer(
 /// Format of one of NVIDIA ModelOpt's algorithms, by name.
 pub(super) fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
     Ok(Some(match name.to_ascii_uppercase().as_str() {
-        "FP8" | "FP8_PER_CHANNEL_PER_TOKEN" => Format::FP8,
+        "FP8" => Format::FP8,
+        "FP8_PER_CHANNEL_PER_TOKEN" => Format::FP8_DYNAMIC,
         "FP8_PB_WO" | "FP8_BLOCK_SCALES" => Format::FP8_BLOCK,
         "MXFP8" => MXFP8,
         "NVFP4" | "NVFP4_AWQ" => Format::NVFP4,
@@ -130,7 +133,11 @@ pub(super) fn group_format(section: &Keys, group: &Value) -> Result<Format> {
     Ok(match (bits, float, size) {
         (Some(8), true, Some(32)) if activations => MXFP8,
         (Some(8), true, Some(32)) => Format { compute: None, ..MXFP8 },
-        (Some(8), true, _) if activations => Format::FP8,
+        (Some(8), true, _) if activations => match weights["strategy"].as_str() {
+            Some("channel") => Format::FP8_DYNAMIC,
+            Some("block") => Format::FP8_BLOCK,
+            _ => Format::FP8,
+        },
         (Some(8), true, _) => Format { name: "fp8-weight-only", width: Width::bits(8), compute: None },
         (Some(6), true, Some(32)) => Format { compute: inputs.and_then(computed), ..MXFP6 },
         (Some(4), true, Some(16)) if activations => Format::NVFP4,

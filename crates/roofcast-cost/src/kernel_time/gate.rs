@@ -1,0 +1,162 @@
+//! Check of a measured kernel against others that do equal work on the chip, and the kernel that takes its place.
+//!
+//! Knows: a kernel is implausible if it takes more than [`KIN`] times as long as the fastest of equal precision on the
+//! chip, or more than [`WIDER`] times as long as the kernel of the next wider format of equal work. Tables hold such times
+//! because they time the kernel that an engine names without the tuning that the engine does at its start. The first
+//! plausible kernel of a list takes the place of an implausible one, and no time exceeds the bounds: a narrower format is no
+//! slower than the wider one, as far as its bytes decide or its arithmetic is faster. Knows nothing about the shapes of
+//! operators.
+
+use super::choice::{MeasuredKernel, candidates_for, formats, kin, substitutes};
+use super::{Basis, Kernels};
+use crate::coefficients::Evidence;
+use crate::profile::{Curve, KernelTable, Profiles};
+
+/// Largest plausible ratio of a kernel's time to the fastest of equal precision on the chip: kernels of engines for
+/// equal work differ by up to 2 in the tables, beyond which stand those timed without tuning.
+const KIN: f64 = 2.5;
+/// Largest plausible ratio of a kernel's time to the time of the wider format. A kernel between 1 and this ratio runs, but
+/// takes no longer than the wider format does: the tables time the quantization of activations as a launch of its own, which
+/// engines fuse into the norm before.
+const WIDER: f64 = 1.25;
+
+/// Work whose measured kernels are compared.
+pub(super) struct Subject<'f> {
+    pub(super) table: KernelTable,
+    /// Curve of a kernel for the work, and true if the shape was timed.
+    pub(super) curve: &'f dyn Fn(&MeasuredKernel) -> Option<(Curve, bool)>,
+    /// True if bytes of weights decide the limit of the work at a size, with weights in the named format.
+    pub(super) moves: &'f dyn Fn(&str, f64) -> bool,
+}
+
+impl Subject<'_> {
+    /// Curve of `kernel` from the first size of the grid on, and true if the shape was timed: the least sizes of some kernels
+    /// were left out of the tables, because caches served them.
+    fn whole(&self, kernel: &MeasuredKernel) -> Option<(Curve, bool)> {
+        let (curve, exact) = (self.curve)(kernel)?;
+        Some((curve.from_start(self.table.grid()), exact))
+    }
+}
+
+/// Times that a plausible kernel does not exceed.
+struct Bounds<'f> {
+    format: &'f str,
+    /// Times of the wider format.
+    wider: Option<Curve>,
+    /// Least times of equal precision on the chip.
+    fastest: Option<Curve>,
+}
+
+impl Bounds<'_> {
+    /// Bound in seconds at `size`, with a wider format times `margin`; infinite without one.
+    fn at(&self, subject: &Subject, size: f64, margin: f64) -> f64 {
+        let bounded = !is_weight_only(self.format) || (subject.moves)(self.format, size);
+        let wider = self.wider.as_ref().filter(|_| bounded).map(|curve| margin * curve.at(size));
+        let fastest = self.fastest.as_ref().map(|curve| KIN * curve.at(size));
+        wider.unwrap_or(f64::INFINITY).min(fastest.unwrap_or(f64::INFINITY))
+    }
+
+    /// Largest ratio of the times of `curve` to the bound of a plausible kernel.
+    fn excess(&self, subject: &Subject, curve: &Curve) -> f64 {
+        let ratios = curve.sizes().map(|size| curve.at(size) / self.at(subject, size, WIDER));
+        ratios.fold(0.0, f64::max)
+    }
+}
+
+/// Formats with the next wider weights, for which an engine has kernels of equal work; none for 16 bits.
+fn wider(format: &str) -> &'static [&'static str] {
+    match format {
+        "nvfp4" | "mxfp4-mxfp8" => &["fp8", "fp8-block"],
+        "fp8" | "fp8-dynamic" | "fp8-block" | "w8a8-int8" | "int8" | "gptq-int4" | "mxfp4" => &["bf16"],
+        _ => &[],
+    }
+}
+
+/// True for formats whose arithmetic is in 16 bits, whose kernels win by bytes alone.
+fn is_weight_only(format: &str) -> bool {
+    matches!(format, "gptq-int4" | "mxfp4" | "int8")
+}
+
+impl Kernels<'_> {
+    /// Curve of the plausible kernel of `subject` with weights in `format`, and its basis; `None` if none was timed.
+    pub(super) fn plausible(
+        &self,
+        profiles: &Profiles,
+        subject: &Subject,
+        format: &str,
+    ) -> Option<(Curve, Basis)> {
+        let listed = formats(&self.asking, subject.table, format);
+        let chosen = candidates_for(&self.asking, profiles, subject.table, listed, format);
+        let (curve, basis, kernel) = self.best(subject, &chosen)?;
+        let timed = kernel.section.format.as_str();
+        let wider = wider(timed);
+        if wider.is_empty() {
+            return Some((curve, basis));
+        }
+        let wider = wider.iter().filter_map(|format| self.plausible(profiles, subject, format));
+        let alike = kin(profiles, subject.table, &kernel);
+        let fastest = alike.iter().filter_map(|kernel| subject.whole(kernel)).map(|(curve, _)| curve);
+        let bounds = Bounds {
+            format: timed,
+            wider: wider.map(|(curve, _)| curve).reduce(|least, curve| least.least(&curve)),
+            fastest: fastest.reduce(|least, curve| least.least(&curve)),
+        };
+        let within = |(curve, basis): (Curve, Basis)| {
+            (curve.map(|size, seconds| seconds.min(bounds.at(subject, size, 1.0))), basis)
+        };
+        if bounds.excess(subject, &curve) <= 1.0 {
+            return Some(within((curve, basis)));
+        }
+        let others = substitutes(&self.asking, profiles, subject.table, &kernel);
+        let others = others.iter().filter_map(|other| {
+            let (curve, exact) = subject.whole(other)?;
+            let exact = exact && other.section.format == kernel.section.format;
+            let basis = Basis { in_place_of: Some(kernel.section.kernel.clone()), ..other.basis(exact) };
+            (bounds.excess(subject, &curve) <= 1.0).then_some((curve, basis))
+        });
+        Some(within(others.into_iter().next().unwrap_or((curve, basis))))
+    }
+
+    /// Times of an untimed kernel of narrower weights, none above those of the engine's own kernel in 16 bits on the chip at
+    /// sizes where bytes `decide`; `None` if the engine has none there, or if it bounds nothing.
+    pub(super) fn bounded(
+        &self,
+        profiles: &Profiles,
+        subject: &Subject,
+        untimed: &dyn Fn(f64) -> f64,
+        decide: &dyn Fn(f64) -> bool,
+    ) -> Option<(Curve, Basis)> {
+        let (wider, basis) = self.plausible(profiles, subject, "bf16")?;
+        let factor = self.coefficients.factor;
+        let binds = |size: f64| decide(size) && untimed(size) > wider.at(size) * factor;
+        if basis.evidence != Evidence::Engine || !wider.sizes().any(binds) {
+            return None;
+        }
+        let curve = wider.map(|size, seconds| if binds(size) { seconds * factor } else { untimed(size) });
+        Some((curve, Basis::share(&format!("share of the limit, at most {}", basis.kernel))))
+    }
+
+    /// The kernel among `kernels` that an engine runs. GEMMs are dispatched by rows, so that the fastest counts at each
+    /// size; of experts one kernel is chosen for all sizes, the one with the least product of times.
+    fn best<'k>(
+        &self,
+        subject: &Subject,
+        kernels: &[MeasuredKernel<'k>],
+    ) -> Option<(Curve, Basis, MeasuredKernel<'k>)> {
+        let timed = kernels.iter().filter_map(|kernel| {
+            let (curve, exact) = subject.whole(kernel)?;
+            Some((curve, kernel.basis(exact), *kernel))
+        });
+        let by_rows = subject.table == KernelTable::Gemm;
+        let order = |curve: &Curve| match by_rows {
+            true => curve.at(1.0),
+            false => curve.sizes().map(|size| libm::log(curve.at(size))).sum(),
+        };
+        timed.reduce(|least, other| {
+            let (first, second) =
+                if order(&least.0) <= order(&other.0) { (least, other) } else { (other, least) };
+            let curve = if by_rows { first.0.least(&second.0) } else { first.0 };
+            (curve, first.1, first.2)
+        })
+    }
+}
