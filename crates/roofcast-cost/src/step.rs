@@ -378,17 +378,12 @@ mod tests {
 
     /// A layer of Llama-3.1-8B has two norms, a rotary embedding, a cache write and an activation: 32 · 5 kernels. A
     /// layer of DeepSeek-V3 has two norms and six kernels of latent attention, plus an activation in three layers,
-    /// and plus the router's top-k and the shared expert's activation and sum in 58: 61 · 8 + 3 + 58 · 3. SGLang
-    /// quantizes in three further kernels.
+    /// and plus the router's top-k and the shared expert's activation and sum in 58: 61 · 8 + 3 + 58 · 3.
     #[test]
     fn small_kernels_by_hand() {
         let kernels = |model: &str| compiled(model, 8, 1).surroundings.small_kernels;
         assert_eq!(kernels("meta-llama/Llama-3.1-8B-Instruct"), 160);
         assert_eq!(kernels("deepseek-ai/DeepSeek-V3"), 665);
-        let mut options = DeploymentOptions::default();
-        options.engine.name = Some("sglang".to_owned());
-        options.parallelism.tp = Some(8);
-        assert_eq!(compiled_with("deepseek-ai/DeepSeek-V3", &options).surroundings.small_kernels, 665 + 183);
     }
 
     /// Llama-3.1-8B: four GEMMs in each of 32 layers, and lm_head.

@@ -300,7 +300,7 @@ mod tests {
             ("mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1 - -"),
             ("Qwen/Qwen3-32B-FP8", "Qwen/Qwen3-32B fp8-block -"),
             ("amd/Llama-3.1-70B-Instruct-FP8-KV", "meta-llama/Llama-3.1-70B fp8 fp8"),
-            ("RedHatAI/Mixtral-8x7B-Instruct-v0.1-FP8-dynamic", "mistralai/Mixtral-8x7B-v0.1 fp8 -"),
+            ("RedHatAI/Mixtral-8x7B-Instruct-v0.1-FP8-dynamic", "mistralai/Mixtral-8x7B-v0.1 fp8-dynamic -"),
             ("llama3.1:8b-instruct-q4_K_M", "meta-llama/Llama-3.1-8B q4_k_m -"),
             ("qwen3:32b", "Qwen/Qwen3-32B q4_k_m -"),
             ("gemma3:27b", "google/gemma-3-27b-it q4_k_m -"),

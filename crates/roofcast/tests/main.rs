@@ -59,6 +59,8 @@ mod machines;
 mod measured;
 #[path = "suite/models.rs"]
 mod models;
+#[path = "suite/narrow.rs"]
+mod narrow;
 #[path = "suite/over_time.rs"]
 mod over_time;
 #[path = "suite/physics.rs"]

@@ -21,6 +21,20 @@ const THROUGH_HOST: f64 = 0.24;
 /// Fixed time of one all-reduce without a measurement, as a multiple of the link's latency.
 const LATENCIES: f64 = 3.0;
 
+/// Seconds of NCCL's all-reduce of a few KiB over two nodes: 34 to 37 µs on two single H200 and on 2 × 8 H100 or A100 over
+/// InfiniBand, 43 to 50 over RoCE (public tables of nccl-tests), and 35 on two GB10
+/// (https://github.com/NVIDIA/dgx-spark-playbooks/pull/103).
+const TWO_NODES: f64 = 36e-6;
+/// Seconds that each doubling of the nodes adds: two more hops of NCCL's tree over the network, 5 µs each by its own model
+/// (https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc, LL protocol).
+const DOUBLING: f64 = 10e-6;
+
+/// Least seconds of an all-reduce of `ranks` ranks that span several nodes of `node_size`; 0 on one node.
+fn across_nodes(ranks: u64, node_size: u64) -> f64 {
+    let nodes = ranks.div_ceil(node_size.max(1));
+    if nodes > 1 { TWO_NODES + DOUBLING * (libm::log2(nodes as f64) - 1.0) } else { 0.0 }
+}
+
 /// Bytes per row in the all-reduce of a norm over all heads: the sums of squares of queries and of keys in 32 bits
 /// (vLLM 0.18, `model_executor/layers/mamba/linear_attn.py`, `MiniMaxText01RMSNormTP.forward_qk`).
 const SQUARES: f64 = 8.0;
@@ -105,7 +119,8 @@ impl Messages {
             norms: links.norms as f64,
             measured: measured.map(|c| c.map(|bytes, s| (s * factor).max(bytes * least))),
             formula: [
-                factor * LATENCIES * links.latency,
+                factor
+                    * (LATENCIES * links.latency).max(across_nodes(p.tp, deployment.accelerator.node_size)),
                 (factor / share).max(1.0) * links.seconds_per_row(),
             ],
             stages_row: links.seconds_per_row_of_stages() * (factor / share).max(1.0),
@@ -219,6 +234,14 @@ mod tests {
         let forecaster = Forecaster::embedded(deployment.unwrap()).unwrap();
         let links = Links::of(&forecaster.deployment);
         (Messages::of(&forecaster.deployment, &links, &forecaster.coefficients), links)
+    }
+
+    /// 16 H100 are two nodes: 36 µs; 32 are four: 36 + 10; 8 are one, whose start is three latencies of NVLink.
+    #[test]
+    fn ranks_on_several_nodes_pay_for_the_network() {
+        assert_eq!([8, 16, 32].map(|ranks| across_nodes(ranks, 8)), [0.0, 36e-6, 46e-6]);
+        let (two_nodes, _) = messages("meta-llama/Llama-3.1-405B", "h100-sxm", 16);
+        assert!((two_nodes.formula[0] - 36e-6).abs() < 1e-12, "{:?}", two_nodes.formula);
     }
 
     /// Llama-3.1-8B on two H100 has 64 all-reduces of 8192 bytes per row. 32 rows, 262,144 bytes, take 64 times the

@@ -56,7 +56,7 @@ pub(super) struct ConventionRule {
     #[serde(default)]
     organisations: Vec<String>,
     /// Beginnings of names of models of which their maker, one of `organisations`, publishes a checkpoint under the name and
-    /// the rule's first words; of base models without instructions none is published.
+    /// the rule's first words, and to which the rule is limited; of base models without instructions none is published.
     #[serde(default)]
     publishes: Vec<String>,
     /// True if the rule applies to a name `name:tag`, as Ollama writes it, that has no words of another rule.
@@ -150,7 +150,8 @@ impl Conventions {
         let found = words(short(name));
         let of = |rule: &&ConventionRule| {
             let own = |o: &String| organisation.as_deref() == Some(o.as_str());
-            rule.organisations.is_empty() || rule.organisations.iter().any(own)
+            (rule.organisations.is_empty() || rule.organisations.iter().any(own))
+                && (rule.publishes.is_empty() || rule.covers(short(name)))
         };
         let hit = self.formats.iter().filter(of).find_map(|rule| Some((rule, rule.at(&found)?)));
         let (rule, base) = match hit {
@@ -178,10 +179,7 @@ impl Conventions {
         let organisation = id.rsplit_once('/').map_or("", |(before, _)| before).to_ascii_lowercase();
         let name = short(id).to_owned();
         let of = move |rule: &&ConventionRule| {
-            let begins = |start: &String| name.to_ascii_lowercase().starts_with(&start.to_ascii_lowercase());
-            rule.organisations.contains(&organisation)
-                && rule.publishes.iter().any(begins)
-                && !name.ends_with("-Base")
+            rule.organisations.contains(&organisation) && rule.covers(&name) && !name.ends_with("-Base")
         };
         let id = id.to_owned();
         self.formats.iter().filter(of).map(move |rule| {
@@ -218,6 +216,12 @@ fn is_date(word: &str) -> bool {
 }
 
 impl ConventionRule {
+    /// True if the rule's makers publish such a checkpoint of the model `name`.
+    fn covers(&self, name: &str) -> bool {
+        let begins = |start: &String| name.to_ascii_lowercase().starts_with(&start.to_ascii_lowercase());
+        self.publishes.iter().any(begins)
+    }
+
     /// Position of the rule's first word in a name and number of its words; never at the beginning of the name.
     fn at(&self, found: &[String]) -> Option<(usize, usize)> {
         self.words.iter().find_map(|phrase| {
@@ -285,9 +289,11 @@ mod tests {
     fn formats_stand_apart_from_the_model() {
         for (name, base, said) in [
             ("amd/Llama-3.1-70B-Instruct-FP8-KV", "amd/llama-3-1-70b-instruct", "weights fp8, KV fp8"),
-            ("RedHatAI/Qwen3-32B-FP8-dynamic", "redhatai/qwen3-32b", "weights fp8"),
+            ("RedHatAI/Qwen3-32B-FP8-dynamic", "redhatai/qwen3-32b", "weights fp8-dynamic"),
             ("RedHatAI/Qwen3-32B-FP8-block", "redhatai/qwen3-32b", "weights fp8-block"),
             ("Qwen/Qwen3-32B-FP8", "qwen/qwen3-32b", "weights fp8-block"),
+            ("zai-org/GLM-4.6-FP8", "zai-org/glm-4-6", "weights fp8-dynamic"),
+            ("zai-org/GLM-5-FP8", "zai-org/glm-5", "weights fp8-block"),
             (
                 "RedHatAI/Llama-3.3-70B-Instruct-quantized.w4a16",
                 "redhatai/llama-3-3-70b-instruct",

@@ -64,7 +64,7 @@ fn formats_in_the_middle_of_measured_ids() {
     let named = catalog().named("neuralmagic/Llama-3.1-Nemotron-70B-Instruct-HF-FP8-dynamic").unwrap();
     assert_eq!(
         (named.entry.id.as_str(), named.weights(), named.kv()),
-        ("meta-llama/Llama-3.1-70B", Some("fp8"), None)
+        ("meta-llama/Llama-3.1-70B", Some("fp8-dynamic"), None)
     );
 }
 
