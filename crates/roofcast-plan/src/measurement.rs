@@ -16,7 +16,6 @@ use roofcast_ask::spec::{EngineKind, EngineSpec, PoolSpec, PrecisionSpec, Reserv
 use roofcast_ask::workload::Prefix;
 use roofcast_cost::coefficients::Load;
 use roofcast_facts::error::{Error, Result};
-use roofcast_facts::precision::Dtype;
 use roofcast_facts::version::Version;
 use serde::Serialize;
 
@@ -271,11 +270,7 @@ impl Measurement {
                 weights: Some(if weights == "fp8" && in_blocks { "fp8-block" } else { weights })
                     .filter(|w| !w.is_empty())
                     .map(str::to_owned),
-                activations: self
-                    .settings
-                    .weight_only
-                    .then_some(Dtype::Bf16)
-                    .or_else(|| recipe::activations(self)),
+                activations: recipe::activations(self),
                 kv,
             },
             parallelism: recipe::parallelism(self),

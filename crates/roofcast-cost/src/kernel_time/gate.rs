@@ -11,6 +11,7 @@ use super::choice::{MeasuredKernel, candidates_for, formats, kin, substitutes};
 use super::{Basis, Kernels};
 use crate::coefficients::Evidence;
 use crate::profile::{Curve, KernelTable, Profiles};
+use roofcast_ask::spec::EngineKind;
 
 /// Largest plausible ratio of a kernel's time to the fastest of equal precision on the chip: kernels of engines for
 /// equal work differ by up to 2 in the tables, beyond which stand those timed without tuning.
@@ -136,8 +137,9 @@ impl Kernels<'_> {
         Some((curve, Basis::share(&format!("share of the limit, at most {}", basis.kernel))))
     }
 
-    /// The kernel among `kernels` that an engine runs. GEMMs are dispatched by rows, so that the fastest counts at each
-    /// size; of experts one kernel is chosen for all sizes, the one with the least product of times.
+    /// The kernel among `kernels` that an engine runs. GEMMs are dispatched by rows, and experts of TensorRT-LLM, so that the
+    /// fastest counts at each size; vLLM and SGLang choose one kernel of experts for all sizes: the one with the least product
+    /// of times.
     fn best<'k>(
         &self,
         subject: &Subject,
@@ -147,7 +149,8 @@ impl Kernels<'_> {
             let (curve, exact) = subject.whole(kernel)?;
             Some((curve, kernel.basis(exact), *kernel))
         });
-        let by_rows = subject.table == KernelTable::Gemm;
+        let by_rows =
+            subject.table == KernelTable::Gemm || self.asking.engine.kind == EngineKind::TensorrtLlm;
         let order = |curve: &Curve| match by_rows {
             true => curve.at(1.0),
             false => curve.sizes().map(|size| libm::log(curve.at(size))).sum(),
@@ -164,14 +167,14 @@ impl Kernels<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Catalog;
     use crate::coefficients::{Coefficients, KernelEfficiency, KernelTimes};
-    use crate::deployment::{Deployment, DeploymentOptions};
-    use crate::model::config;
     use crate::operator::Form;
     use crate::profile::Writer;
-    use crate::spec::PrecisionSpec;
     use crate::step::StepModel;
+    use roofcast_ask::deployment::{Deployment, DeploymentOptions};
+    use roofcast_ask::spec::PrecisionSpec;
+    use roofcast_facts::catalog::Catalog;
+    use roofcast_facts::model::config;
     use std::borrow::Cow;
     use std::sync::Arc;
 

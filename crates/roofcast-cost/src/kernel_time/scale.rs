@@ -203,7 +203,7 @@ impl Kernels<'_> {
         let narrow = matches!(kernel.section.format.as_str(), "fp8" | "fp8-block" | "nvfp4");
         let fused = operator.kind == OperatorKind::DownProj
             || matches!(self.asking.engine.kind, EngineKind::TensorrtLlm);
-        if narrow && !fused && kernel.section.engine == "sglang" {
+        if narrow && !fused && EngineKind::of(&kernel.section.engine) == EngineKind::Sglang {
             self.coefficients.engine.small_kernel
         } else {
             0.0

@@ -53,11 +53,3 @@ pub(super) fn small_kernels(layer: &Layer) -> u64 {
     };
     NORMS + mixer + feeds
 }
-
-/// Number of launches of a layer that quantize activations and are not part of GEMM tables: SGLang's tables time the
-/// GEMM alone, vLLM's and TensorRT-LLM's include quantization (shortest times of the tables, see
-/// `docs/cost-model.md`).
-pub(super) fn quantizing(deployment: &Deployment) -> u64 {
-    let quantized = matches!(deployment.weights.as_str(), "fp8" | "fp8-block" | "nvfp4");
-    if quantized && deployment.engine.kind() == EngineKind::Sglang { 3 } else { 0 }
-}

@@ -106,7 +106,7 @@ fn counted(deployment: &Deployment, operators: &[Operator], links: &Links, promp
         others += beside * operator.layers;
     }
     for layer in &deployment.model.layers {
-        let small = small_kernels(deployment, layer) - quantizing(deployment);
+        let small = small_kernels(layer);
         let more = if !prompts {
             0
         } else if matches!(layer.mixer, Mixer::GatedDelta(_) | Mixer::Kda(_)) {

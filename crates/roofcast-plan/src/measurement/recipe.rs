@@ -178,9 +178,10 @@ pub(super) fn source(row: &Measurement) -> Option<&'static str> {
     Some(find(row)?.from.as_str())
 }
 
-/// Dtype of activations that the row's launch script sets, if it is not the weight format's own.
+/// Dtype of activations that the row states or its launch script sets, if it is not the weight format's own.
 pub(super) fn activations(row: &Measurement) -> Option<Dtype> {
-    find(row)?.activations
+    let weight_only = row.settings.weight_only.then_some(Dtype::Bf16);
+    weight_only.or_else(|| find(row)?.activations)
 }
 
 /// Number of different prompts that the row's client repeats, if it is small.

@@ -70,5 +70,8 @@ pub(super) fn rests_on(operator: &OperatorCost) -> String {
         (_, true) => "= ",
         (_, false) => "~ ",
     };
-    operator.rests_on.as_ref().map_or(String::new(), |basis| format!("{}{}", sign(basis), basis.kernel))
+    operator.rests_on.as_ref().map_or(String::new(), |basis| {
+        let named = basis.in_place_of.as_ref().map_or(String::new(), |kernel| format!(", for {kernel}"));
+        format!("{}{}{named}", sign(basis), basis.kernel)
+    })
 }
