@@ -10,7 +10,7 @@
 //! registers). PyTorch models of SGLang, of TensorRT-LLM from 1.0 on, and of vLLM without its compiler have every
 //! kernel launched by Python; TensorRT's engines and ggml have none.
 
-use super::kernels::{KERNELS_OF_EXPERTS, quantizing, small_kernels};
+use super::kernels::{KERNELS_OF_EXPERTS, small_kernels};
 use crate::operator::collective::Links;
 use crate::operator::{Form, Operator};
 use roofcast_ask::deployment::Deployment;
