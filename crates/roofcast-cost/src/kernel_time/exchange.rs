@@ -6,7 +6,7 @@
 //! the time of more ranks, scaled. Knows nothing about steps.
 
 use super::choice::{candidates, formats};
-use super::scale::{apart, experts_limit, experts_shape, scaled};
+use super::scale::{EXPERTS_START, apart, experts_limit, experts_shape, scaled};
 use super::{Basis, Kernels, MeasuredTimes};
 use crate::operator::exchange::{self, Direction, Exchange};
 use crate::operator::{Operator, RoutedExperts};
@@ -53,7 +53,12 @@ impl Kernels<'_> {
                 (own, experts_limit(candidate.chip, name, shape, tokens))
             };
             let exact = shape == asked && candidate.chip.id == self.chip.id && gated > 0.99;
-            Some(scaled(&candidate.section.curve(index)?, exact, candidate.section.start(), limits))
+            Some(scaled(
+                &candidate.section.curve(index)?,
+                exact,
+                self.start(candidate, EXPERTS_START),
+                limits,
+            ))
         };
         let mut curve = of_shape(index, &nearest)?;
         let mut ranks = nearest[5];

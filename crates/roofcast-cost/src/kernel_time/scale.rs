@@ -1,8 +1,8 @@
 //! Times of GEMM and routed experts of any size, from the nearest measured shape.
 //!
 //! Knows: `t = start + (t_measured − start) · limit / limit_measured` if shape or chip differ: the time beyond a
-//! kernel's start is proportional to the limit of its work. The start is the least time of that kernel in its table, because
-//! a floor is not work. No time is below the operator's own limit.
+//! kernel's start is proportional to the limit of its work. On another chip the start is the least time of that kernel in its table,
+//! because a floor is not work. No time is below the operator's own limit.
 
 use super::choice::{MeasuredKernel, candidates};
 use super::gate::Subject;
@@ -14,6 +14,13 @@ use roofcast_ask::spec::EngineKind;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::model::OperatorKind;
 use roofcast_facts::precision::Dtype;
+
+/// Seconds of a GEMM with hardly any work: the shortest in tables of cuBLAS, CUTLASS and DeepGEMM on H100 to B300
+/// take 2 to 5 µs.
+const GEMM_START: f64 = 3e-6;
+/// Seconds of an expert layer with hardly any work (routing, sorting and two grouped GEMMs): 8 to 15 µs in the
+/// tables.
+pub(super) const EXPERTS_START: f64 = 8e-6;
 
 /// Approximate base-2 logarithm, wrong by at most 0.09, which suffices to find the nearest shape: reads the exponent
 /// and mantissa of a float as one number.
@@ -124,7 +131,7 @@ impl Kernels<'_> {
             let limits =
                 |m: f64| (gemm_limit(self.chip, name, asked, m), gemm_limit(kernel.chip, name, shape, m));
             let exact = shape == asked && kernel.chip.id == self.chip.id;
-            let curve = scaled(&kernel.section.curve(index)?, exact, kernel.section.start(), limits);
+            let curve = scaled(&kernel.section.curve(index)?, exact, self.start(kernel, GEMM_START), limits);
             let quantizing = self.quantizing(operator, kernel);
             Some((curve.map(|_, seconds| seconds + quantizing), shape == asked))
         };
@@ -164,11 +171,8 @@ impl Kernels<'_> {
             if !Self::is_timed(operator, name) {
                 return None;
             }
-            // Experts without a gate have two matrices of a gated expert's three, and kernels of their own.
+            // Experts without a gate were timed with two matrices of a gated expert's three.
             let matrices = if kernel.section.kernel.ends_with("nongated") { 2.0 / 3.0 } else { 1.0 };
-            if matrices < 1.0 && gated > 0.99 {
-                return None;
-            }
             // The degrees of parallelism matter less than the dimensions of one expert.
             const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
             let distance =
@@ -180,7 +184,8 @@ impl Kernels<'_> {
                 (own, matrices * experts_limit(kernel.chip, name, shape, tokens))
             };
             let exact = shape == asked && kernel.chip.id == self.chip.id && gated > 0.99;
-            let curve = scaled(&kernel.section.curve(index)?, exact, kernel.section.start(), limits);
+            let curve =
+                scaled(&kernel.section.curve(index)?, exact, self.start(kernel, EXPERTS_START), limits);
             Some((curve.map(|tokens, _| curve.at(experts.busiest_tokens(tokens) / skew)), shape == asked))
         };
         let moves = |name: &str, tokens: f64| {
@@ -194,6 +199,12 @@ impl Kernels<'_> {
         };
         let subject = Subject { table: KernelTable::Experts, curve: &curve, moves: &moves };
         Some(self.above(self.plausible(profiles, &subject, self.format_of(operator))?, floor))
+    }
+
+    /// Seconds of `kernel` that do not scale with its work: among shapes of a chip `usual`, on another chip the kernel's
+    /// least time in its table, because the ratio of two chips' rates must not multiply a floor.
+    pub(super) fn start(&self, kernel: &MeasuredKernel, usual: f64) -> f64 {
+        if kernel.chip.id == self.chip.id { usual } else { kernel.section.start() }
     }
 
     /// Seconds of the kernel that quantizes a product's input, if the table times the product alone, as SGLang's does; those of
