@@ -178,6 +178,7 @@ export interface Basis {
   evidence: "nothing" | "architecture" | "accelerator" | "engine";
   exact: boolean;
   kernel: string;
+  in_place_of?: string;
 }
 
 export interface Bounded {

@@ -298,7 +298,7 @@ impl Surroundings {
             unfused_expert_bytes: unfused_expert_bytes(deployment),
             experts: experts.max().unwrap_or(0),
             layers: layers.len() as u64,
-            small_kernels: layers.iter().map(|layer| small_kernels(layer)).sum(),
+            small_kernels: layers.iter().map(small_kernels).sum(),
             launched: Launched::of(deployment, operators, links),
             pieces: pieces(deployment, others),
             products,

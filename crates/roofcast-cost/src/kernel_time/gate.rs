@@ -35,7 +35,7 @@ impl Subject<'_> {
     /// were left out of the tables, because caches served them.
     fn whole(&self, kernel: &MeasuredKernel) -> Option<(Curve, bool)> {
         let (curve, exact) = (self.curve)(kernel)?;
-        Some((curve.from_start(self.table.grid()), exact))
+        Some((curve.on_grid(self.table.grid()), exact))
     }
 }
 

@@ -51,7 +51,7 @@ impl Curve {
 
     /// Returns the curve with points at the sizes of `grid` below its first size, where its time is constant.
     #[must_use]
-    pub(crate) fn from_start(&self, grid: &[u32]) -> Curve {
+    pub(crate) fn on_grid(&self, grid: &[u32]) -> Curve {
         let below = grid.iter().map(|size| f64::from(*size)).filter(|size| *size < self.sizes[0]);
         let sizes: Vec<f64> = below.chain(self.sizes.iter().copied()).collect();
         let seconds = sizes.iter().map(|size| self.at(*size)).collect();

@@ -199,6 +199,10 @@ class Basis(Part):
     kernel: str
     """Name of the kernel, as in ``vllm 0.31.0 deepgemm, h100-sxm``."""
 
+    in_place_of: str | None = None
+    """Name of the kernel that the engine's rule names, if its measured times are implausible beside those of other
+    kernels on the chip, so that ``kernel`` counts in its place."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class Bounded(Part):
