@@ -64,11 +64,6 @@ impl Command {
 /// Environment variables that set unequal pipeline stages.
 const PARTITIONS: [&str; 2] = ["VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTITION"];
 
-/// Environment variables that quantize activations of gpt-oss's experts to MXFP8 on Blackwell (vLLM 0.11 to 0.19,
-/// `vllm/envs.py`).
-const MXFP8_ACTIVATIONS: [&str; 2] =
-    ["VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"];
-
 /// Reads a command line as a shell would split it; the command may start a container. Environment variables are read if
 /// they change memory.
 pub fn read(text: &str) -> Result<Command> {
@@ -83,10 +78,7 @@ pub fn read(text: &str) -> Result<Command> {
     let flags = Flags::of(engine)?;
     let mut command = Command { notes, ..Command::default() };
     command.set("engine.name", engine.name());
-    let eight_bit = |(name, value): (&str, &str)| MXFP8_ACTIVATIONS.contains(&name) && value == "1";
-    if variables.iter().filter_map(|variable| variable.split_once('=')).any(eight_bit) {
-        command.set("precision.activations", "fp8");
-    }
+    vllm::variables(&variables, &mut command);
     let mut apart = Vec::new();
     let mut all = Vec::new();
     for given in flags.given(engine, &arguments)? {

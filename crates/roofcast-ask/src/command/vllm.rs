@@ -27,6 +27,19 @@ fn images(apart: &[(String, Given)], command: &mut Command) {
     }
 }
 
+/// Environment variables that quantize activations of gpt-oss's experts to MXFP8 on Blackwell (vLLM 0.11 to 0.19,
+/// `vllm/envs.py`).
+const MXFP8_ACTIVATIONS: [&str; 2] =
+    ["VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"];
+
+/// Reads the environment variables that change what a step takes.
+pub(super) fn variables<T: AsRef<str>>(variables: &[T], command: &mut Command) {
+    let eight_bit = |(name, value): (&str, &str)| MXFP8_ACTIVATIONS.contains(&name) && value == "1";
+    if variables.iter().filter_map(|variable| variable.as_ref().split_once('=')).any(eight_bit) {
+        command.set("precision.activations", "fp8");
+    }
+}
+
 /// Reads `--kv-transfer-config`: the offloading connector sets keys; other connectors are not modelled.
 fn connector(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     for (_, given) in apart.iter().filter(|(name, _)| name == "kv_transfer") {

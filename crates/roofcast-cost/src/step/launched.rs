@@ -17,11 +17,11 @@ use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::EngineKind;
 use roofcast_facts::model::Mixer;
 
-/// Kernels of a prompt in a layer with latent attention, beyond those of a decode: concatenations of keys for the prompt
-/// and for decodes in its step, three casts, a copy of the output, and the attention of those decodes (vLLM 0.33,
+/// Kernels that a prompt adds to a decode's in a layer with latent attention: concatenations of keys for the prompt and for
+/// decodes in its step, three casts, a copy of the output, and the attention of decodes (vLLM 0.33,
 /// `v1/attention/backends/mla/common.py`, `forward`).
 const LATENT_PROMPT: u64 = 7;
-/// Kernels of a prompt in a recurrent layer, beyond those of a decode: convolution, norms of queries and keys, sums of
+/// Kernels that a prompt adds to a decode's in a recurrent layer: convolution, norms of queries and keys, sums of
 /// decays, the products and the triangular solution of a chunk, the states between chunks, their outputs, and the
 /// gathers and copies of states (vLLM 0.33, `model_executor/layers/fla/ops/chunk.py` and `models/qwen3_next.py`).
 const RECURRENT_PROMPT: u64 = 21;
@@ -148,7 +148,7 @@ mod tests {
     use crate::step::tests::compiled_with;
     use roofcast_ask::deployment::DeploymentOptions;
 
-    /// Kernels of `model` under `engine` that Python launches, and those that compiled code does, in a step with prompts.
+    /// Kernels of a step with prompts that Python launches, and kernels that compiled code launches.
     fn launched(model: &str, engine: &str, options: impl Fn(&mut DeploymentOptions)) -> [u64; 2] {
         let mut with = DeploymentOptions::default();
         with.engine.name = Some(engine.to_owned());

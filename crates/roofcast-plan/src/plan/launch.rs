@@ -18,7 +18,7 @@ use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::MICRO_BATCH;
 use roofcast_ask::spec::{AttentionBackend, EngineKind, QueuePolicy, SchedulerKind};
 use roofcast_cost::memory::{self, Memory};
-use roofcast_facts::model::Checkpoint;
+use roofcast_facts::model::{Checkpoint, Quantization};
 use roofcast_facts::precision::Dtype;
 use serde::Serialize;
 pub(super) use vllm::vllm;
@@ -95,6 +95,7 @@ pub fn launches(deployment: &Deployment, model: &str, role: ReplicaRole, replica
 
 /// The words of the command for each engine.
 pub(super) fn commands(d: &Deployment, model: &str, role: ReplicaRole) -> [(EngineKind, Words); 4] {
+    let model = makers_own(d).unwrap_or(model);
     [
         (EngineKind::Vllm, vllm(d, model, role)),
         (EngineKind::Sglang, sglang::sglang(d, model, role)),
@@ -116,6 +117,9 @@ enum Weights {
 
 fn weights(d: &Deployment) -> Result<Weights, String> {
     let format = d.weights.as_str();
+    if makers_own(d).is_some() {
+        return Ok(Weights::Own);
+    }
     let asked = d.requested_formats().weights.is_some();
     match (d.model.checkpoint, format) {
         (Checkpoint::OfItsShape, _) => Err(format!(
@@ -131,6 +135,17 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
         (Checkpoint::Named, _) if !asked || d.model.weight_formats() == [format] => Ok(Weights::Own),
         (Checkpoint::Named, _) => Err(unnamed(d, format)),
     }
+}
+
+/// Id of the checkpoint in the deployment's format that the maker publishes under the model's own name, as in
+/// `Qwen/Qwen3-32B-FP8`; `None` if the model is quantized itself, or none is published.
+fn makers_own(d: &Deployment) -> Option<&str> {
+    let own = format!("{}-", d.model.name).to_lowercase();
+    let alike = |(id, quantization): &&(String, Quantization)| {
+        quantization.format.name == d.weights && id.to_lowercase().starts_with(&own)
+    };
+    let unquantized = d.model.checkpoint == Checkpoint::Unquantized || d.model.quantization.is_none();
+    d.model.published.iter().filter(|_| unquantized).find(alike).map(|(id, _)| id.as_str())
 }
 
 /// The error for a format without a checkpoint. A published checkpoint may be a sibling model's, so the error only

@@ -103,8 +103,12 @@ fn a_described_checkpoint_is_not_its_base() {
         launch.command.or(launch.note).unwrap()
     };
     let vllm = |name: &str| command(name, "h200-sxm", "", "vllm");
-    let converted = vllm("qwen3-32b-fp8");
+    // Of Llama no maker publishes fp8; of Qwen3 a checkpoint in blocks is started by its name.
+    let converted = vllm("llama-3.1-8b-fp8");
     assert!(converted.contains(" --quantization fp8 "), "{converted}");
+    let published = vllm("qwen3-32b-fp8");
+    assert!(published.starts_with("vllm serve Qwen/Qwen3-32B-FP8 "), "{published}");
+    assert!(!published.contains("--quantization"), "{published}");
     assert!(!vllm("Qwen/Qwen3-32B-FP8").contains("--quantization"));
     for described in ["qwen3-32b-awq", "llama-3.1-8b-w8a8", "llama-3.1-8b:q4_k_m"] {
         assert!(vllm(described).starts_with("none: "), "{}", vllm(described));

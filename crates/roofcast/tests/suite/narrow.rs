@@ -57,6 +57,11 @@ fn step(chip: &str, engine: &str, (name, tp): (&str, u64), format: &str, batch: 
     Some(cost(&forecaster, &Batch::decode(batch, 2048), Utilization::FULL).forecast.ms())
 }
 
+/// True if `chip` computes in 4-bit floats.
+fn has_fp4(chip: &str) -> bool {
+    catalog().accelerator(chip).unwrap().peak_flops.contains_key(&roofcast::precision::Dtype::Fp4)
+}
+
 #[test]
 fn narrower_formats_are_no_slower() {
     let mut compared = 0;
@@ -65,7 +70,9 @@ fn narrower_formats_are_no_slower() {
         for engine in ["vllm", "sglang", "tensorrt-llm"] {
             for model in MODELS {
                 for (narrow, wide, batches) in PAIRS {
-                    for batch in batches {
+                    // Without a rate of 4-bit floats nvfp4 is unpacked by Marlin.
+                    let unpacked = narrow == "nvfp4" && !has_fp4(chip);
+                    for batch in batches.iter().filter(|batch| !unpacked || **batch < 64) {
                         let of = |format| step(chip, engine, model, format, *batch);
                         let (Some(fewer), Some(more)) = (of(narrow), of(wide)) else { continue };
                         compared += 1;

@@ -139,6 +139,10 @@ proptest! {
             case.forecaster_of(FORMATS[case.format], engine)
         };
         let pair = &releases[at % (releases.len() - 1)..][..2];
+        // TensorRT-LLM 1.0 launches prompts from Python, which its engines before did not.
+        if name == "tensorrt-llm" && pair[1] == "1.0.0" {
+            return Ok(());
+        }
         let Some((old, new)) = of(pair[0]).zip(of(pair[1])) else { return Ok(()) };
         for batch in [Batch::decode(n, tokens), Batch::prefill(1, tokens)] {
             let [old, new] = [&old, &new].map(|forecaster| priced(forecaster, &batch));
