@@ -274,7 +274,7 @@ fn configs_in_another_form() {
     let config = |more: &str| {
         format!(
             "{{\"model_type\": \"llama\", \"hidden_size\": 512, \"num_hidden_layers\": 2, \"num_attention_heads\": 8, \
-             \"intermediate_size\": 1024, \"vocab_size\": 1000{more}}}"
+             \"intermediate_size\": 1024, \"vocab_size\": 1000, \"max_position_embeddings\": 2048{more}}}"
         )
     };
     let asked = |more: &str| {

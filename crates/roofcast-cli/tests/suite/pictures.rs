@@ -132,7 +132,7 @@ fn curves_show_bands_and_the_best_within_the_slo() {
         &svg,
         &["throughput against interactivity", "output tokens/s of one user", ": cost against latency<"],
     );
-    has(&svg, &["997 prompt and 250 output tokens", "SLO: TTFT p99 ≤ 2000 ms,", "dollars per million"]);
+    has(&svg, &[" prompt (p50 ", " output (p50 ", "SLO: TTFT p99 ≤ 2000 ms,", "dollars per million"]);
     assert_eq!([svg.matches("<polyline").count(), svg.matches("<polygon").count()], [4, 4]);
     let (answer, _) = crate::support::json("plan --curve --hardware h100-sxm,l40s --max-accelerators 2");
     let users = |at: usize| answer["curves"][at]["best"]["users"].as_u64().unwrap();
