@@ -223,7 +223,6 @@ const SPECS: &[(&str, &str, &str)] = &[
     ("simulate", "input_len = 100", "input_len = { kind = \"uniform\", min = 9, max = 3 }"),
     ("simulate", "input_len = 100", "input_len = { kind = \"lognormal\", mu = 5.0, sigma = -1.0 }"),
     ("simulate", "input_len = 100", "input_len = { kind = \"zipf\" }"),
-    ("simulate", "output_len = 10\n", ""),
     ("simulate", "requests = 20", "requests = 0"),
     ("simulate", "requests = 20", "requests = -1"),
     ("simulate", "requests = 20", "requests = 1e3"),

@@ -115,7 +115,6 @@ fn shares_that_cannot_be_are_refused() {
         (format!("simulate {SWEEP} --merge"), "--cells <FOLDER>"),
         (format!("simulate {SWEEP} {cells} --merge --svg x.svg"), "--svg"),
         (format!("simulate {SWEEP} {cells} --missing"), "--merge"),
-        (format!("simulate {cells} --sweep tp=1,3"), "with parallelism.tp = 3"),
     ] {
         let error = bad(&arguments);
         assert!(error.contains(told), "{arguments}: {error}");
