@@ -203,7 +203,6 @@ mod tests {
             ("Phi 4 14B", "microsoft/phi-4"),
             // Other words between the words of the entry's name.
             ("tokyotech-llm/Llama-3.3-Swallow-70B-Instruct-v0.4", "meta-llama/Llama-3.3-70B-Instruct"),
-            ("rinna/qwen2.5-bakeneko-32b-instruct", "Qwen/Qwen2.5-32B-Instruct"),
         ] {
             assert_eq!(found(name).as_deref(), Some(id), "{name}");
         }
