@@ -6,7 +6,7 @@
 use super::ModelEntry;
 use super::conventions::Conventions;
 use super::entries::{Entries, Slot};
-use super::names::{canonical, joined, telling};
+use super::names::{self, canonical, joined, telling};
 use crate::error::Result;
 use crate::model::config;
 
@@ -15,6 +15,9 @@ use crate::model::config;
 const OFF: (f64, f64) = (0.08, 0.25);
 /// Most words of a name that is examined, which bounds the time of a search.
 const MOST_WORDS: usize = 24;
+
+/// End of the ids of instructed models.
+const INSTRUCTED: &str = "-Instruct";
 
 /// Entry with the longest whole name in `base`, if only one entry has it and no other word may change the shape.
 pub(super) fn within<'a>(
@@ -31,6 +34,11 @@ pub(super) fn within<'a>(
     let mut best = longest(entries, whole);
     if best.is_empty() {
         best = longest(entries, split);
+    }
+    if best.len() > 1 {
+        // A base and its instructed model differ in a word that is not compared; the name says which is meant.
+        let instructed = names::words(base).iter().any(|word| word == "instruct");
+        best.retain(|(_, slot, _)| slot.id.ends_with(INSTRUCTED) == instructed);
     }
     let [(_, slot, others)] = best.as_slice() else { return Ok(None) };
     let named = has_size(&words, others);
@@ -203,6 +211,8 @@ mod tests {
             ("Phi 4 14B", "microsoft/phi-4"),
             // Other words between the words of the entry's name.
             ("tokyotech-llm/Llama-3.3-Swallow-70B-Instruct-v0.4", "meta-llama/Llama-3.3-70B-Instruct"),
+            ("rinna/qwen2.5-bakeneko-32b-instruct", "Qwen/Qwen2.5-32B-Instruct"),
+            ("rinna/qwen2.5-bakeneko-32b", "Qwen/Qwen2.5-32B"),
         ] {
             assert_eq!(found(name).as_deref(), Some(id), "{name}");
         }
