@@ -1,8 +1,8 @@
 //! Evidence: fits of calibrations, kernel times from tables, recordings of schedulers, published exercises, and entry
 //! points of fuzzers.
 //!
-//! Knows: where the numbers of the other crates come from, and what they are tested against. No answer needs it, except
-//! those of `calibrate` and `seeds`.
+//! Knows: the origin of the numbers in the other crates, and the evidence that tests them. Only answers of `calibrate`,
+//! `conformance` and `seeds` need it.
 
 pub mod calibrate;
 pub mod conformance;

@@ -32,7 +32,7 @@ fn images(apart: &[(String, Given)], command: &mut Command) {
 const MXFP8_ACTIVATIONS: [&str; 2] =
     ["VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"];
 
-/// Reads the environment variables that change what a step takes.
+/// Reads the environment variables that change the time of a step.
 pub(super) fn variables<T: AsRef<str>>(variables: &[T], command: &mut Command) {
     let eight_bit = |(name, value): (&str, &str)| MXFP8_ACTIVATIONS.contains(&name) && value == "1";
     if variables.iter().filter_map(|variable| variable.as_ref().split_once('=')).any(eight_bit) {

@@ -112,7 +112,7 @@ mod tests {
         assert_eq!((load.output.mean, load.output.constant, load.new_input), (10.0, true, 107.5));
     }
 
-    /// Of 100 prompts of 1000 + 50 tokens the first is new, and of the others 50 tokens: (1050 + 99 × 50)/100 = 60.
+    /// The first of 100 prompts has 1000 + 50 new tokens, the others have 50: (1050 + 99 × 50)/100 = 60.
     #[test]
     fn a_shared_prefix_is_new_once() {
         let load = drawn(

@@ -101,7 +101,7 @@ impl Band {
         }
     }
 
-    /// True if no width is smaller than the width of `deeper` for the same class and metric, and none is below 1.
+    /// True if no width is below 1, or below the width of `deeper` for an equal class and metric.
     pub(crate) fn is_around(&self, deeper: &Band) -> bool {
         Load::ALL.into_iter().all(|load| {
             let [wide, narrow] = [self, deeper].map(|band| band.widths(load).all());

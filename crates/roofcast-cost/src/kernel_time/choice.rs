@@ -207,7 +207,7 @@ pub(super) fn kin<'a>(
 }
 
 /// Kernels that may run in place of `kernel`, which is implausible, the most similar first: the engine's own of equal
-/// precision on the chip, the engine's own on chips of the architecture, and those of other engines.
+/// precision on the chip, the engine's own on chips of the architecture, then kernels of other engines.
 pub(super) fn substitutes<'a>(
     kernels: &Asking,
     profiles: &'a Profiles,

@@ -118,8 +118,8 @@ impl Kernels<'_> {
         Some(within(others.into_iter().next().unwrap_or((curve, basis))))
     }
 
-    /// Times of an untimed kernel of narrower weights, none above those of the engine's own kernel in 16 bits on the chip at
-    /// sizes where bytes `decide`; `None` if the engine has none there, or if it bounds nothing.
+    /// Times of an untimed kernel of narrower weights, which exceed the times of the engine's own 16-bit kernel on the chip at no
+    /// size where bytes `decide`; `None` if the engine has none there, or if it bounds nothing.
     pub(super) fn bounded(
         &self,
         profiles: &Profiles,

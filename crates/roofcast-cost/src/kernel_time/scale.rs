@@ -207,8 +207,8 @@ impl Kernels<'_> {
         if kernel.chip.id == self.chip.id { usual } else { kernel.section.start() }
     }
 
-    /// Seconds of the kernel that quantizes a product's input, if the table times the product alone, as SGLang's does; those of
-    /// vLLM and TensorRT-LLM include it (shortest times of the tables, see `docs/cost-model.md`). The input of the last
+    /// Seconds of the kernel that quantizes a product's input, if the table times the product alone, as SGLang's does; tables
+    /// of vLLM and TensorRT-LLM include it (shortest times of the tables, see `docs/cost-model.md`). The input of the last
     /// product of an MLP is quantized by the activation's kernel.
     fn quantizing(&self, operator: &Operator, kernel: &MeasuredKernel) -> f64 {
         let narrow = matches!(kernel.section.format.as_str(), "fp8" | "fp8-block" | "nvfp4");

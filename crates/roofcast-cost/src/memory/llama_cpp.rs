@@ -235,7 +235,7 @@ fn heads_width(mixer: &Mixer, tp: u64) -> HeadsWidth {
     }
 }
 
-/// Values of a token that a feed-forward layer holds at one time, besides the hidden states: gate, up and their product,
+/// Values of a token that a feed-forward layer holds at one time, without the hidden states: gate, up and their product,
 /// or for each chosen expert its input and its output.
 fn feed_forward(ffn: &Ffn, hidden: u64, tp: u64) -> u64 {
     match ffn {

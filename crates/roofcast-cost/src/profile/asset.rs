@@ -127,7 +127,7 @@ impl Section {
         Some((best.1, best.2.to_vec()))
     }
 
-    /// Least of the kernel's times, in seconds: what it takes with hardly any work.
+    /// Least of the kernel's times, in seconds: its time with hardly any work.
     pub(crate) fn start(&self) -> f64 {
         *self.least.get_or_init(|| self.unpacked().least().unwrap_or_default())
     }

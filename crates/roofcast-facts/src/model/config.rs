@@ -114,7 +114,7 @@ fn read_noting(name: &str, place: &str, config: &Value, reads: &Reads) -> Result
     Ok(model)
 }
 
-/// Refuses an unknown type of transformers whose layers are not a Llama's with the parts that the table tells: the
+/// Refuses an unknown type of transformers whose layers are not a Llama's with the parts in the table: the
 /// default model of its class must have the class's own number of parameters.
 fn resembles(keys: &Keys, model_type: &str) -> Result<()> {
     let Some(own) = architecture(model_type).and_then(|row| row.parameters()) else { return Ok(()) };

@@ -77,7 +77,7 @@ impl<'a> Keys<'a> {
         Keys { reads: Some(reads), ..self }
     }
 
-    /// Returns the keys with those of `over`, an object, ahead of them.
+    /// Returns the keys, overridden by the keys of the object `over`.
     pub(super) fn under(self, over: &'a Value) -> Keys<'a> {
         Keys { over: over.as_object(), ..self }
     }

@@ -40,7 +40,7 @@ const PAIRS: [(&str, &str, &[u64]); 6] = [
     ("nvfp4", "bf16", &[1, 8, 64]),
     ("gptq-int4", "bf16", &[1, 8]),
 ];
-/// Most that a narrower format may take of the time of the wider one: what is counted beside the operators differs.
+/// Largest ratio of a narrower format's time to the wider one's: times outside the operators differ.
 const MARGIN: f64 = 1.05;
 
 /// Forecast in milliseconds of a decode step; `None` if the deployment is refused.

@@ -186,7 +186,7 @@ fn versions(rows: &[Row]) -> String {
     differ.map(line).collect()
 }
 
-/// The accelerators whose price or power is unknown, what that means for the answer, and the flag that helps; empty if
+/// The accelerators whose price or power is unknown, the consequence for the answer, and the flag that helps; empty if
 /// there are none.
 pub(super) fn unpriced(found: &Plan, search: &SearchSpec) -> String {
     let Some(first) = found.unpriced.first() else { return String::new() };

@@ -221,7 +221,7 @@ mod tests {
         assert!(read > 100, "{read}");
     }
 
-    /// Without a key that has its default, a config is the same model or refused: of its own, and as a nested text part.
+    /// A config without a key whose value is the default gives an equal model or is refused, alone and as a nested text part.
     #[test]
     fn a_key_of_default_value_says_nothing() {
         for (name, row) in rows() {

@@ -148,7 +148,7 @@ mod tests {
     use super::super::parse;
     use serde_json::Value;
 
-    /// Pairs of a maker's config and what transformers saves for it, of changed dimensions.
+    /// Pairs of a maker's config and the config that transformers saves for it, with changed dimensions.
     const PAIRS: &str = include_str!("../../../tests/data/saved.jsonl");
 
     #[test]
