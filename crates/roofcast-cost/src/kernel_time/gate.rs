@@ -1,7 +1,7 @@
 //! Check of a measured kernel against others that do equal work on the chip, and the kernel that takes its place.
 //!
 //! Knows: a kernel is implausible if it takes more than [`KIN`] times as long as the fastest of equal precision on the
-//! chip, or more than [`WIDER`] times as long as the kernel of the next wider format of equal work. Tables hold such times
+//! chip, or as experts more than [`WIDER`] times as long as the kernel of the next wider format. Tables hold such times
 //! because they time the kernel that an engine names without the tuning that the engine does at its start. The first
 //! plausible kernel of a list takes the place of an implausible one, and no time exceeds the bounds: a narrower format is no
 //! slower than the wider one, as far as its bytes decide or its arithmetic is faster. Knows nothing about the shapes of
@@ -49,7 +49,7 @@ struct Bounds<'f> {
 }
 
 impl Bounds<'_> {
-    /// Bound in seconds at `size`, with a wider format times `margin`; infinite without one.
+    /// Bound in seconds at `size`, with the time of a wider format times `margin`; infinite without one.
     fn at(&self, subject: &Subject, size: f64, margin: f64) -> f64 {
         let bounded = !is_weight_only(self.format) || (subject.moves)(self.format, size);
         let wider = self.wider.as_ref().filter(|_| bounded).map(|curve| margin * curve.at(size));
@@ -57,10 +57,11 @@ impl Bounds<'_> {
         wider.unwrap_or(f64::INFINITY).min(fastest.unwrap_or(f64::INFINITY))
     }
 
-    /// Largest ratio of the times of `curve` to the bound of a plausible kernel.
-    fn excess(&self, subject: &Subject, curve: &Curve) -> f64 {
-        let ratios = curve.sizes().map(|size| curve.at(size) / self.at(subject, size, WIDER));
-        ratios.fold(0.0, f64::max)
+    /// True if a kernel with the times of `curve` is plausible. The table of a product includes the quantization of its input,
+    /// which at few rows takes as long as the product, so that the wider format judges experts alone.
+    fn hold(&self, subject: &Subject, curve: &Curve) -> bool {
+        let margin = if subject.table == KernelTable::Gemm { f64::INFINITY } else { WIDER };
+        curve.sizes().all(|size| curve.at(size) <= self.at(subject, size, margin))
     }
 }
 
@@ -105,7 +106,7 @@ impl Kernels<'_> {
         let within = |(curve, basis): (Curve, Basis)| {
             (curve.map(|size, seconds| seconds.min(bounds.at(subject, size, 1.0))), basis)
         };
-        if bounds.excess(subject, &curve) <= 1.0 {
+        if bounds.hold(subject, &curve) {
             return Some(within((curve, basis)));
         }
         let others = substitutes(&self.asking, profiles, subject.table, &kernel);
@@ -113,7 +114,7 @@ impl Kernels<'_> {
             let (curve, exact) = subject.whole(other)?;
             let exact = exact && other.section.format == kernel.section.format;
             let basis = Basis { in_place_of: Some(kernel.section.kernel.clone()), ..other.basis(exact) };
-            (bounds.excess(subject, &curve) <= 1.0).then_some((curve, basis))
+            bounds.hold(subject, &curve).then_some((curve, basis))
         });
         Some(within(others.into_iter().next().unwrap_or((curve, basis))))
     }
