@@ -1,5 +1,5 @@
-//! Embeds the page that `npm run build` left in `web/dist`, if it is there. Runs nothing and writes only to
-//! `OUT_DIR`.
+//! Embeds the page that `npm run build` left in `web/dist`, if it is there, and tells the tests whether the data folder is
+//! beside the checkout. Runs nothing and writes only to `OUT_DIR`.
 
 use std::error::Error;
 use std::io::Write;
@@ -25,5 +25,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         "None".to_owned()
     };
     fs::write(Path::new(&env::var("OUT_DIR")?).join("page.rs"), page)?;
+    writeln!(std::io::stdout(), "cargo::rustc-check-cfg=cfg(shared_data)")?;
+    let index = Path::new("../../../shared/README.md");
+    if index.is_file() {
+        writeln!(
+            std::io::stdout(),
+            "cargo::rerun-if-changed={}\ncargo::rustc-cfg=shared_data",
+            index.display()
+        )?;
+    }
     Ok(())
 }

@@ -289,14 +289,9 @@ fn allow_connections() {
 
 #[cfg(test)]
 mod testing {
-    /// Text of a recorded response of a real server; prints a note and returns `None` if the recordings are absent.
-    #[allow(clippy::print_stderr)] // a test that is left out says so
-    pub(super) fn capture(name: &str) -> Option<String> {
-        let path = format!("{}/../../../shared/captures/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-        let text = std::fs::read_to_string(&path).ok();
-        if text.is_none() {
-            eprintln!("omitted: {path} is absent");
-        }
-        text
+    /// Text of a recorded response of a real server.
+    pub(super) fn capture(name: &str) -> String {
+        std::fs::read_to_string(format!("{}/tests/data/captures/{name}.txt", env!("CARGO_MANIFEST_DIR")))
+            .unwrap()
     }
 }

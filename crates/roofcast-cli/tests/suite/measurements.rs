@@ -42,8 +42,9 @@ fn results_of_vllms_client_are_points_beside_rows() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn the_samples_of_vllms_client_are_read() {
-    let Some(path) = shared("validation/vllm_bench_json/c4.json") else { return };
+    let path = shared("validation/vllm_bench_json/c4.json");
     let (answer, code) = json(&format!("validate {} {SUBJECT}", path.display()));
     assert_eq!((code, answer["kinds"]["closed_loop"]["rows"].as_u64()), (0, Some(1)));
 }

@@ -51,14 +51,12 @@ pub(crate) fn file(name: &str, text: &[u8]) -> (tempfile::TempDir, String) {
     (folder, path)
 }
 
-/// Path of a file or folder of the shared data; prints a note and returns `None` if it is absent.
-#[allow(clippy::print_stderr)] // a test that is left out says so
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let found = root().join("../shared").join(path);
-    let own = root().join("crates/roofcast-cli/tests/data").join(path);
-    if let Some(found) = [found.clone(), own].into_iter().find(|path| path.exists()) {
-        return Some(found);
-    }
-    eprintln!("omitted: {} is absent", found.display());
-    None
+/// Path of a file of the tests' own data.
+pub(crate) fn data(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(path)
+}
+
+/// Path of a file or folder of the data beside the checkout; tests that read it are ignored where it is absent.
+pub(crate) fn shared(path: &str) -> PathBuf {
+    root().join("../shared").join(path)
 }

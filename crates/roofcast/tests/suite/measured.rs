@@ -8,8 +8,9 @@ use roofcast::validate::{Resolver, point, points, report};
 /// Requests beyond the memory's capacity wait, so the batch is the number that fits. Others measured the rows; no
 /// figure here was fitted to them.
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn no_measured_step_beats_its_limit() {
-    let Some(file) = shared("validation/measurements.csv") else { return };
+    let file = shared("validation/measurements.csv");
     let rows = read("measurements.csv", &std::fs::read_to_string(file).unwrap()).unwrap();
     let mut resolver = Resolver::new(catalog());
     let mut compared = 0;
@@ -26,8 +27,9 @@ fn no_measured_step_beats_its_limit() {
 
 /// Nearly all rows of a sample of one in a hundred are forecast, and no measurement is faster than its limit.
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn forecasts_stand_beside_measurements_and_above_limits() {
-    let Some(file) = shared("validation/measurements.csv") else { return };
+    let file = shared("validation/measurements.csv");
     let rows = read("measurements.csv", &std::fs::read_to_string(file).unwrap()).unwrap();
     let some: Vec<_> = rows.into_iter().step_by(97).collect();
     let points = points(&some, catalog(), Calibration::embedded().unwrap());
@@ -58,8 +60,9 @@ fn what_ran_beyond_its_models_maximum_is_forecast() {
 /// At least 95 in 100 rows about engines and accelerators of 2025 and 2026 are forecast. Skipped rows give the
 /// reason.
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn newer_measurements_are_forecast() {
-    let Some(file) = shared("validation/measurements-2.csv") else { return };
+    let file = shared("validation/measurements-2.csv");
     let rows = read("measurements-2.csv", &std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(rows.len(), 1155);
     let points = points(&rows, catalog(), Calibration::embedded().unwrap());

@@ -128,8 +128,9 @@ const EXACT: [(&str, u64); 5] = [
 /// model cards of MiniMax-M3 (428B with its vision tower, 23B), DeepSeek-V4 (1.6T, 49B; 284B, 13B), Step-3.7-Flash
 /// (196B language backbone, 11B). For Kimi K3 no figure by the maker is known here, so its config is only parsed.
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn real_configs_have_the_parameters_of_their_names() {
-    let Some(root) = real_configs() else { return };
+    let root = shared("configs");
     for (folder, total, active) in CONFIGS {
         let file = root.join(folder).join("config.json");
         let model = config::parse(folder, folder, &std::fs::read_to_string(file).unwrap()).unwrap();
@@ -144,16 +145,6 @@ fn real_configs_have_the_parameters_of_their_names() {
         assert!(off(p.total, total) <= 0.06, "{folder}: {} parameters, by the maker {total}B", p.total);
         assert!(off(p.active, active) <= 0.15, "{folder}: {} active, by the maker {active}B", p.active);
     }
-}
-
-/// The folder of real configs; prints a note and returns `None` if it is not next to the checkout.
-fn real_configs() -> Option<std::path::PathBuf> {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/configs");
-    if !root.exists() {
-        eprintln!("the real configs are not beside the checkout: nothing was compared");
-        return None;
-    }
-    Some(root)
 }
 
 /// Value of a figure as makers print it, as in `3.6B`, and half a unit of its last digit.
@@ -204,10 +195,11 @@ fn counts_round_to_the_printed_figures() {
 const FORMATS: [&str; 4] = ["-FP8-dynamic", "-FP8-KV", "-FP8", "-NVFP4"];
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn every_model_of_the_measurements_is_in_the_catalog() {
     let mut names = std::collections::BTreeSet::new();
     for file in ["measurements.csv", "measurements-2.csv", "disaggregated.csv"] {
-        let Some(path) = shared(&format!("validation/{file}")) else { return };
+        let path = shared(&format!("validation/{file}"));
         let text = std::fs::read_to_string(path).unwrap();
         let column = text.lines().next().unwrap().split(',').position(|c| c == "model").unwrap();
         names.extend(text.lines().skip(1).map(|line| line.split(',').nth(column).unwrap().to_owned()));
@@ -220,8 +212,9 @@ fn every_model_of_the_measurements_is_in_the_catalog() {
 }
 
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn every_machine_of_the_measurements_is_in_the_catalog() {
-    let Some(path) = shared("validation/measurements.csv") else { return };
+    let path = shared("validation/measurements.csv");
     let text = std::fs::read_to_string(path).unwrap();
     let column = text.lines().next().unwrap().split(',').position(|c| c == "hardware").unwrap();
     for line in text.lines().skip(1) {
@@ -398,8 +391,9 @@ fn published_checkpoints_say_what_a_format_leaves() {
 /// Configs of an architecture that is not modelled are refused by one of their types or keys; configs similar to a
 /// known one are accepted.
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn configs_that_are_not_read_right_are_refused() {
-    let Some(root) = real_configs().map(|root| root.with_file_name("configs-unread")) else { return };
+    let root = shared("configs-unread");
     let read = |folder: &str| {
         let text = std::fs::read_to_string(root.join(folder).join("config.json")).unwrap();
         config::parse(folder, folder, &text)

@@ -26,11 +26,11 @@ fn read(body: &[u8], pieces: &[usize], asked: u64, choices: u64) -> Read {
 }
 
 /// The body of a recorded response, without the chunk lengths of HTTP's chunked encoding, which some recordings kept.
-fn capture(name: &str) -> Option<Vec<u8>> {
-    let text = crate::bench::testing::capture(name)?;
+fn capture(name: &str) -> Vec<u8> {
+    let text = crate::bench::testing::capture(name);
     let (head, body) = text.split_once("\r\n\r\n").or_else(|| text.split_once("\n\n")).unwrap();
     assert!(head.starts_with("HTTP/1.1"), "{name}");
-    Some(body.as_bytes().to_vec())
+    body.as_bytes().to_vec()
 }
 
 /// Recorded streams and their counts, counted by eye: name, requested tokens, choices; tokens, chunks with tokens,
@@ -61,7 +61,7 @@ const STREAMS: [(&str, u64, u64, u64, u64, u64); 18] = [
 #[test]
 fn recorded_streams_of_vllm_and_llama_cpp() {
     for (name, asked, choices, tokens, chunks, prompt) in STREAMS {
-        let Some(body) = capture(name) else { return };
+        let body = capture(name);
         let found = read(&body, &[], asked, choices);
         assert_eq!((found.0, found.1, found.4, found.5), (tokens, chunks, prompt, None), "{name}");
         // A choice's first token has no gap before it.
@@ -72,7 +72,7 @@ fn recorded_streams_of_vllm_and_llama_cpp() {
 #[test]
 fn recorded_streams_are_the_same_wherever_they_are_cut() {
     for (name, asked, choices, ..) in STREAMS {
-        let Some(body) = capture(name) else { return };
+        let body = capture(name);
         let whole = read(&body, &[], asked, choices);
         for cut in 0..=body.len() {
             let found = read(&body, &[cut], asked, choices);
@@ -90,7 +90,7 @@ fn recorded_whole_answers() {
         ("vllm-chat-nostream", 4, 13, None),
         ("vllm-cmpl-nostream", 4, 2, None),
     ] {
-        let Some(body) = capture(name) else { return };
+        let body = capture(name);
         let mut answer = Response::new(expected(false, 4, 1));
         body.chunks(7).for_each(|piece| answer.feed(piece, Picoseconds(1)).unwrap());
         assert_eq!(answer.end(Picoseconds(2)), Ok(()), "{name}");

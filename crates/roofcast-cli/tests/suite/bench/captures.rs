@@ -3,13 +3,13 @@
 
 use super::{CALM, at_least};
 use crate::scripted::{self, Stream};
-use crate::support::{json, shared};
+use crate::support::{data, json};
 use roofcast::record::{Outcome, Record};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-fn capture(name: &str) -> Option<Vec<u8>> {
-    Some(std::fs::read(shared(&format!("captures/{name}"))?).unwrap())
+fn capture(name: &str) -> Vec<u8> {
+    std::fs::read(data(&format!("captures/{name}"))).unwrap()
 }
 
 /// Request k gets the recorded response in two pieces, split after k bytes: in the head, in an HTTP chunk's length or
@@ -22,7 +22,7 @@ fn a_recorded_wire_cut_anywhere() {
         ("vllm-chat-stream-rawchunked.txt", "chat", 4, 4, 0),
         ("vllm-cmpl-stream-interval4-raw.txt", "completions", 14, 5, 2),
     ] {
-        let Some(wire) = capture(name) else { return };
+        let wire = capture(name);
         let requests = wire.len();
         let (url, _) = scripted::start(move |n, stream| {
             let (first, rest) = wire.split_at(n.min(wire.len()));
@@ -65,7 +65,7 @@ fn recorded_refusals() {
         ("vllm-err-notfound", "404", "Not Found"),
         ("vllm-err-toolong", "400", "maximum context length"),
     ] {
-        let Some(response) = capture(&format!("{name}.txt")) else { return };
+        let response = capture(&format!("{name}.txt"));
         let (url, _) = scripted::start(move |_, stream| stream.write_all(&response).is_ok());
         let (answer, code) =
             json(&format!("bench --url {url} --model m --requests 2 --assume-tokens {CALM}"));
@@ -80,7 +80,7 @@ fn recorded_refusals() {
 /// than these.
 #[test]
 fn recorded_reads_at_their_times() {
-    let Some(text) = capture("timed-reads-gemma.json") else { return };
+    let text = capture("timed-reads-gemma.json");
     let recorded: Value = serde_json::from_slice(&text).unwrap();
     let reads: Vec<(f64, String)> = serde_json::from_value(recorded[0]["reads"].clone()).unwrap();
     let after = |seconds: f64| Duration::from_secs_f64(seconds / 10.0);

@@ -96,7 +96,7 @@ fn llama_cpp_completes() {
     let ours: Vec<Value> = data.map(|event| serde_json::from_str(event).unwrap()).collect();
     assert_eq!(ours.len(), 5);
     assert_eq!((&ours[4]["stop_type"], &ours[4]["tokens_predicted"]), (&json!("limit"), &json!(4)));
-    let Some((_, theirs)) = recorded("llama-native-completion-stream") else { return };
+    let (_, theirs) = recorded("llama-native-completion-stream");
     let theirs = events(&theirs);
     for (ours, theirs) in ours.iter().zip(&theirs).take(4) {
         assert_eq!(shape(ours), shape(theirs));
@@ -131,25 +131,19 @@ fn llama_cpp_says_what_it_is() {
         server.post("/v1/completions", r#"{"model": "other", "prompt": "a", "max_tokens": 1}"#).status,
         200
     );
-    if let Some((_, theirs)) = recorded("llama-models") {
-        let (ours, theirs) =
-            (server.get("/v1/models").json(), serde_json::from_str::<Value>(&theirs).unwrap());
-        assert_eq!(shape(&ours["models"]), shape(&theirs["models"]));
-        let keys = |value: &Value| value["data"][0].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(keys(&ours), keys(&theirs));
-    }
-    if let Some((status, theirs)) = recorded("llama-health") {
-        let ours = server.get("/health");
-        assert_eq!((ours.status, ours.body), (status, theirs));
-    }
-    if let Some((status, theirs)) = recorded("llama-err-notfound") {
-        let ours = server.get("/nothing");
-        assert_eq!((ours.status, ours.json()), (status, serde_json::from_str::<Value>(&theirs).unwrap()));
-    }
-    if let Some((status, theirs)) = recorded("llama-err-badjson") {
-        let ours = server.post("/v1/completions", "{\"model\":");
-        assert_eq!((ours.status, ours.body), (status, theirs));
-    }
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+    let models = server.get("/v1/models").json();
+    let theirs = parsed(&recorded("llama-models").1);
+    assert_eq!(shape(&models["models"]), shape(&theirs["models"]));
+    let keys = |value: &Value| value["data"][0].as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&models), keys(&theirs));
+    let health = server.get("/health");
+    assert_eq!((health.status, health.body), recorded("llama-health"));
+    let nothing = server.get("/nothing");
+    let (status, theirs) = recorded("llama-err-notfound");
+    assert_eq!((nothing.status, nothing.json()), (status, parsed(&theirs)));
+    let unreadable = server.post("/v1/completions", "{\"model\":");
+    assert_eq!((unreadable.status, unreadable.body), recorded("llama-err-badjson"));
     let long: Vec<u32> = vec![5; 6201];
     let ours = server.post("/completion", &json!({"prompt": long}).to_string());
     let message = "request (6201 tokens) exceeds the available context size (4096 tokens), try increasing it";
@@ -162,7 +156,7 @@ fn llama_cpp_says_what_it_is() {
 /// point.
 #[test]
 fn llama_cpp_metrics_are_the_recorded_ones() {
-    let Some((_, theirs)) = recorded("llama-metrics") else { return };
+    let (_, theirs) = recorded("llama-metrics");
     let server = llama_cpp();
     assert_eq!(
         server.post("/completion", r#"{"prompt": "the end of", "n_predict": 4, "ignore_eos": true}"#).status,

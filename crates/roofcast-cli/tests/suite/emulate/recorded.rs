@@ -1,18 +1,18 @@
 //! Answers have the shape of answers recorded from vLLM 0.32, and errors have its messages.
 
 use super::{Server, TINY, begin, dechunked};
-use crate::support::shared;
+use crate::support::data;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A recorded answer: its status, and its body without the chunked encoding.
-pub(super) fn recorded(name: &str) -> Option<(u16, String)> {
-    let text = std::fs::read_to_string(shared(&format!("captures/{name}.txt"))?).unwrap();
+pub(super) fn recorded(name: &str) -> (u16, String) {
+    let text = std::fs::read_to_string(data(&format!("captures/{name}.txt"))).unwrap();
     let text = if text.contains("\r\n\r\n") { text } else { text.replace('\n', "\r\n") };
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let chunked = name.contains("raw");
     let body = if chunked { dechunked(body) } else { body.replace("\r\n", "\n") };
-    Some((head.split(' ').nth(1).unwrap().parse().unwrap(), body))
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body)
 }
 
 /// The shape of a value: its keys in order, with the types of their values.
@@ -72,7 +72,7 @@ fn answers_have_the_recorded_shape() {
         ),
     ];
     for (name, body) in streams {
-        let Some((status, theirs)) = recorded(name) else { continue };
+        let (status, theirs) = recorded(name);
         let path = if name.contains("chat") { "/v1/chat/completions" } else { "/v1/completions" };
         let ours = server.post(path, &with(body, json!({"stream": true})).to_string());
         assert_eq!(ours.status, status);
@@ -94,13 +94,12 @@ fn answers_have_the_recorded_shape() {
         ("vllm-chat-nostream", "/v1/chat/completions", chat(json!({"max_tokens": 4}))),
         ("vllm-cmpl-nostream", "/v1/completions", completion(json!({"max_tokens": 4}))),
     ] {
-        let Some((_, theirs)) = recorded(name) else { continue };
+        let (_, theirs) = recorded(name);
         let ours = server.post(path, &body.to_string()).json();
         assert_eq!(shape(&ours), shape(&serde_json::from_str(&theirs).unwrap()), "{name}");
     }
-    if let Some((_, theirs)) = recorded("vllm-models") {
-        assert_eq!(shape(&server.get("/v1/models").json()), shape(&serde_json::from_str(&theirs).unwrap()));
-    }
+    let (_, theirs) = recorded("vllm-models");
+    assert_eq!(shape(&server.get("/v1/models").json()), shape(&serde_json::from_str(&theirs).unwrap()));
 }
 
 /// A shape without the keys of `top_logprobs`, which are texts.
@@ -135,7 +134,7 @@ fn errors_are_the_recorded_ones() {
         ("vllm-health", server.get("/health")),
     ];
     for (name, ours) in asked {
-        let Some((status, theirs)) = recorded(name) else { continue };
+        let (status, theirs) = recorded(name);
         assert_eq!((ours.status, ours.body), (status, theirs), "{name}");
     }
     let beyond = server.post("/v1/completions", &json!({"prompt": "a", "max_tokens": 4096}).to_string());
@@ -153,9 +152,7 @@ fn a_full_queue_refuses_in_the_recorded_words() {
     open.extend((0..3).map(|_| begin(&server, body)));
     server.until("vllm:num_requests_waiting", |n| n == 3.0);
     let refused = server.post("/v1/completions", body);
-    if let Some((status, theirs)) = recorded("vllm-err-503-queue-full") {
-        assert_eq!((refused.status, refused.body), (status, theirs));
-    }
+    assert_eq!((refused.status, refused.body), recorded("vllm-err-503-queue-full"));
     assert_eq!(
         server.metric(
             "vllm:admission_rejections_total{model_name=\"Qwen/Qwen3-0.6B\",reason=\"max_num_queued_reqs\"}"
@@ -168,7 +165,7 @@ fn a_full_queue_refuses_in_the_recorded_words() {
 /// other.
 #[test]
 fn metrics_are_the_recorded_ones() {
-    let Some((_, theirs)) = recorded("vllm-metrics") else { return };
+    let (_, theirs) = recorded("vllm-metrics");
     let server = tiny("");
     assert_eq!(server.post("/v1/completions", r#"{"prompt": "a b", "max_tokens": 3}"#).status, 200);
     let ours = server.get("/metrics");

@@ -123,7 +123,9 @@ impl Server {
 
     /// Advances the stopped clock until `holds` is true for the value of a metric.
     pub(crate) fn advance_until(&self, sample: &str, holds: impl Fn(f64) -> bool) {
+        let start = Instant::now();
         while !holds(self.metric(sample)) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{sample} is {}", self.metric(sample));
             self.advance(QUANTUM);
         }
     }

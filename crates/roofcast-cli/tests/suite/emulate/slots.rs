@@ -1,6 +1,6 @@
 //! Places of running requests, by engine: one request more waits. llama.cpp's slots share a cache, which may overflow.
 
-use super::{Server, TINY, begin, read};
+use super::{Server, TINY, accepted, begin, read};
 use serde_json::json;
 
 /// llama.cpp with 1024 cells that four slots share.
@@ -23,8 +23,8 @@ fn one_request_more_than_the_places_waits() {
         ),
     ] {
         let server = Server::start(TINY, &format!("{flags} --time-scale 0"));
-        let body = r#"{"prompt": "a", "max_tokens": 40, "ignore_eos": true}"#;
-        let sent: Vec<_> = (0..=places).map(|_| begin(&server, body)).collect();
+        let body = r#"{"prompt": "a", "max_tokens": 40, "ignore_eos": true, "stream": true}"#;
+        let sent: Vec<_> = (0..=places).map(|_| accepted(&server, body)).collect();
         server.advance_until(running, |n| n == f64::from(places));
         server.advance_until(waiting, |n| n == 1.0);
         assert_eq!(server.metric(running), f64::from(places), "{flags}");
