@@ -160,6 +160,7 @@ fn one(
         return Ok(Box::new(
             Blocks::new(by_block, price, speculation)
                 .tiered(config.host)
+                .leaping(leap && config.ranks.is_none())
                 .adapting(Adapters::served(&forecaster.deployment)),
         ));
     }

@@ -7,6 +7,7 @@
 
 mod admission;
 mod caches;
+mod earliest;
 mod events;
 pub(crate) mod failures;
 pub mod flow;
@@ -17,6 +18,7 @@ mod queue_order;
 pub mod results;
 mod scaling;
 mod schedule;
+mod turns;
 mod way;
 
 pub(crate) use admission::Admission;
@@ -34,6 +36,7 @@ use crate::engine::Replica;
 use crate::router::cache::RoutedRequest;
 use crate::router::{self, Router};
 use caches::Caches;
+use earliest::Earliest;
 use failures::{Change, Failures};
 use ingest::IngestedRequest;
 use results::Results;
@@ -77,6 +80,10 @@ pub struct Fleet {
     /// Indices of the replicas that accept requests.
     open: Vec<usize>,
     departures: Vec<Departure>,
+    /// End times of the last steps of busy replicas, if there are several.
+    turns: Earliest<Ticks>,
+    /// True if no replica affects another one.
+    apart: bool,
 }
 
 impl Fleet {
@@ -92,6 +99,7 @@ impl Fleet {
         let (pools, scaling, failures, admission, servers) = (None, None, None, None, None);
         let (events, oracle) = (None, None);
         let (counts_prefixes, prefixes) = (false, FoundPrefixes::default());
+        let turns = Earliest::new(replicas.len());
         Fleet {
             replicas,
             router,
@@ -108,6 +116,8 @@ impl Fleet {
             prefixes,
             open,
             departures,
+            turns,
+            apart: false,
         }
     }
 
@@ -133,7 +143,30 @@ impl Fleet {
         traffic: &mut Traffic,
         watch: &mut dyn FnMut(u64) -> bool,
     ) -> Result<()> {
+        self.apart = self.are_apart(traffic);
+        if self.apart {
+            self.serve_apart(traffic, watch)?;
+        } else {
+            self.serve_together(traffic, watch)?;
+        }
+        let whole = !self.results.interrupted && !self.results.missed();
+        if let Some(stuck) = self.replicas.iter().find(|r| whole && !r.is_empty()) {
+            return Err(Error::Stuck { waiting: stuck.waiting() });
+        }
+        self.results.close();
+        if let Some(failures) = &mut self.failures {
+            failures.close(self.results.end);
+        }
+        if let Some(scaling) = &mut self.scaling {
+            scaling.close(self.results.end, &|index| idle_since(self.replicas[index].as_ref()));
+        }
+        Ok(())
+    }
+
+    /// Serves `traffic` on replicas in one order of time.
+    fn serve_together(&mut self, traffic: &mut Traffic, watch: &mut dyn FnMut(u64) -> bool) -> Result<()> {
         let mut events = 0_u64;
+        (0..self.replicas.len()).for_each(|index| self.note_turn(index));
         // True if a step may change the next event: an answer may cause a request, a KV cache may move to another replica,
         // and failures end with the last answer.
         let brings = traffic.is_closed() || self.pools.is_some() || self.failures.is_some();
@@ -155,26 +188,15 @@ impl Fleet {
                 _ => match &mut self.pools {
                     Some(pools) if pools.due() == due => pools.exchange(&mut self.replicas),
                     _ if self.failures.as_ref().is_some_and(|failures| failures.due() == due) => {
-                        self.change(traffic)
+                        self.change(traffic)?
                     }
                     _ if self.servers.as_ref().is_some_and(|servers| servers.due() == due) => {
-                        self.hand_in(traffic)
+                        self.hand_in(traffic)?
                     }
-                    _ => self.deliver(traffic),
+                    _ => self.deliver(traffic)?,
                 },
             }
             due = self.due(traffic);
-        }
-        let whole = !self.results.interrupted && !self.results.missed();
-        if let Some(stuck) = self.replicas.iter().find(|r| whole && !r.is_empty()) {
-            return Err(Error::Stuck { waiting: stuck.waiting() });
-        }
-        self.results.close();
-        if let Some(failures) = &mut self.failures {
-            failures.close(self.results.end);
-        }
-        if let Some(scaling) = &mut self.scaling {
-            scaling.close(self.results.end, &|index| idle_since(self.replicas[index].as_ref()));
         }
         Ok(())
     }
@@ -199,22 +221,6 @@ impl Fleet {
         !failures.parked.is_empty() || self.replicas.iter().any(|replica| !replica.is_empty())
     }
 
-    /// The busy replica whose last step ended first, and the time of that end.
-    #[inline(always)]
-    fn behind(&self) -> Option<(Ticks, usize)> {
-        if let [alone] = self.replicas.as_slice() {
-            return alone.due().map(|clock| (clock, 0));
-        }
-        self.busy().min()
-    }
-
-    /// Replicas with work, and the end times of their last steps.
-    fn busy(&self) -> impl Iterator<Item = (Ticks, usize)> {
-        let works = |index: usize| self.pools.as_ref().is_none_or(|p| !p.is_stalled(index));
-        let replicas = self.replicas.iter().enumerate();
-        replicas.filter_map(move |(index, replica)| Some((replica.due()?, index)).filter(|_| works(index)))
-    }
-
     /// Runs one step or one leap of a replica, and returns answers to the clients.
     #[inline(always)]
     fn step(&mut self, index: usize, due: Ticks, traffic: &mut Traffic) -> Result<()> {
@@ -234,10 +240,11 @@ impl Fleet {
         if !went && !waits {
             return Err(Error::Stuck { waiting: replica.waiting() });
         }
+        let clock = replica.clock();
+        self.note_turn(index);
         if self.departures.is_empty() {
             return Ok(());
         }
-        let clock = replica.clock();
         for gone in &self.departures {
             if let Some(pools) = &mut self.pools
                 && pools.hand_over(gone, clock, index)
@@ -260,28 +267,10 @@ impl Fleet {
         Ok(())
     }
 
-    /// Time until which a replica may leap: the next arrival. In a closed loop a leap also ends with the last steps of
-    /// the other replicas, because their answers may cause requests; in a disaggregated fleet, with the last steps of
-    /// replicas that may hand over prompts. For a lone replica with an unlimited queue in order of arrival, a waiting
-    /// request changes nothing until a running one leaves; in a closed loop even a refusal matters, because the next
-    /// request follows it.
-    #[inline(always)]
-    fn horizon(&self, index: usize, due: Ticks, closed: bool) -> Ticks {
-        if let [alone] = self.replicas.as_slice() {
-            let passing = !closed && self.admission.is_none() && self.failures.is_none() && alone.blocked();
-            return if passing { Ticks::NEVER } else { due };
-        }
-        let concerns = |other: usize| {
-            other != index && (closed || self.pools.as_ref().is_some_and(|pools| pools.concerns(other)))
-        };
-        let others = self.busy().filter(|(_, other)| concerns(*other)).map(|(clock, _)| clock).min();
-        others.map_or(due, |others| due.min(others))
-    }
-
     /// Delivers the next request to the server of the replica that the router chooses.
     #[inline(always)]
-    fn deliver(&mut self, traffic: &mut Traffic) {
-        let Some(request) = traffic.next() else { return };
+    fn deliver(&mut self, traffic: &mut Traffic) -> Result<()> {
+        let Some(request) = traffic.next() else { return Ok(()) };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
         if let Some(scaling) = &mut self.scaling {
             let load = |index: usize| in_flight(&self.replicas, &self.servers, index);
@@ -290,15 +279,16 @@ impl Fleet {
             let starting = scaling.look(arrival.sent, in_flight, &idle, &mut self.open);
             for index in starting {
                 self.replicas[index].restart();
+                self.note_turn(index);
                 self.events.iter_mut().for_each(|events| events.forget(index));
             }
         }
-        self.send_or_park(arrival, request.prompt, traffic);
+        self.send_or_park(arrival, request.prompt, traffic)
     }
 
     /// Sends a request to the server of the replica that the router chooses.
     #[inline(always)]
-    fn send(&mut self, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
+    fn send(&mut self, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) -> Result<()> {
         let index = if self.open.len() > 1 && (self.router.weighs_caches() || self.counts_prefixes) {
             self.choose_by_cache(&arrival, &prompt)
         } else {
@@ -309,7 +299,10 @@ impl Fleet {
             failures.hold(index, arrival, prompt.clone());
         }
         match &mut self.servers {
-            Some(servers) => servers.take(index, arrival, prompt),
+            Some(servers) => {
+                servers.take(index, arrival, prompt);
+                Ok(())
+            }
             None => self.receive(index, arrival, prompt, traffic),
         }
     }
@@ -317,14 +310,15 @@ impl Fleet {
     /// Applies a failure or the return of a replica: lost requests are sent again or fail, and a replica that returns
     /// accepts the requests that waited for one.
     #[inline(never)]
-    fn change(&mut self, traffic: &mut Traffic) {
-        let Some(failures) = &mut self.failures else { return };
-        let Some((at, change)) = failures.change() else { return };
+    fn change(&mut self, traffic: &mut Traffic) -> Result<()> {
+        let Some(failures) = &mut self.failures else { return Ok(()) };
+        let Some((at, change)) = failures.change() else { return Ok(()) };
         self.open.clear();
         self.open.extend(failures.up());
         let again = match change {
             Change::Fails(index) => {
                 self.replicas[index].restart();
+                self.turns.set(index, None);
                 if let Some(servers) = &mut self.servers {
                     servers.restart(index);
                 }
@@ -334,7 +328,7 @@ impl Fleet {
                         self.results.lose(arrival, at, false);
                         traffic.refused(arrival.user, at.picoseconds());
                     }
-                    return;
+                    return Ok(());
                 }
                 failures.retried += lost.len() as u64;
                 lost
@@ -342,15 +336,19 @@ impl Fleet {
             Change::Returns(_) => std::mem::take(&mut failures.parked),
         };
         for (arrival, prompt) in again {
-            self.send_or_park(Arrival { at, ..arrival }, prompt, traffic);
+            self.send_or_park(Arrival { at, ..arrival }, prompt, traffic)?;
         }
+        Ok(())
     }
 
     /// Sends a request, or keeps it until a replica returns if all are down.
     #[inline(always)]
-    fn send_or_park(&mut self, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
+    fn send_or_park(&mut self, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) -> Result<()> {
         match &mut self.failures {
-            Some(failures) if self.open.is_empty() => failures.parked.push((arrival, prompt)),
+            Some(failures) if self.open.is_empty() => {
+                failures.parked.push((arrival, prompt));
+                Ok(())
+            }
             _ => self.send(arrival, prompt, traffic),
         }
     }
@@ -376,17 +374,25 @@ impl Fleet {
     }
 
     /// Moves a request from its front-end server to the engine.
-    fn hand_in(&mut self, traffic: &mut Traffic) {
-        if let Some(IngestedRequest { index, arrival, prompt }) =
-            self.servers.as_mut().and_then(Servers::pass)
-        {
-            self.receive(index, arrival, prompt, traffic);
+    fn hand_in(&mut self, traffic: &mut Traffic) -> Result<()> {
+        match self.servers.as_mut().and_then(Servers::pass) {
+            Some(IngestedRequest { index, arrival, prompt }) => self.receive(index, arrival, prompt, traffic),
+            None => Ok(()),
         }
     }
 
     /// Queues a request on replica `index`, or refuses the request.
     #[inline(always)]
-    fn receive(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
+    fn receive(
+        &mut self,
+        index: usize,
+        arrival: Arrival,
+        prompt: Prompt,
+        traffic: &mut Traffic,
+    ) -> Result<()> {
+        if self.apart {
+            self.catch_up(index, arrival.at, traffic)?;
+        }
         let decoded = self.pools.as_ref().is_none_or(|pools| pools.serves(&self.replicas, &arrival));
         let replica = &mut self.replicas[index];
         let served = decoded && replica.serves(&arrival);
@@ -406,6 +412,8 @@ impl Fleet {
             self.results.refuse(&arrival, served);
             traffic.refused(arrival.user, arrival.at.picoseconds());
         }
+        self.note_turn(index);
+        Ok(())
     }
 }
 

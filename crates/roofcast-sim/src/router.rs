@@ -46,6 +46,11 @@ impl Router {
         Router { cache: weighs.then(|| CachePolicy::new(self.routing, settings, block)), ..self }
     }
 
+    /// The router policy.
+    pub(crate) fn routing(&self) -> Routing {
+        self.routing
+    }
+
     /// Chooses the replica of a request by a cache-aware policy; by [`Router::choose`] for other policies.
     pub(crate) fn choose_by_cache(
         &mut self,

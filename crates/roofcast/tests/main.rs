@@ -53,6 +53,8 @@ mod invariants;
 mod judge;
 #[path = "suite/launch.rs"]
 mod launch;
+#[path = "suite/leaps.rs"]
+mod leaps;
 #[path = "suite/machines.rs"]
 mod machines;
 #[path = "suite/measured.rs"]

@@ -7,6 +7,7 @@
 
 mod account;
 mod adapters;
+mod leap;
 mod offloading;
 mod rank;
 
@@ -59,6 +60,8 @@ pub(crate) struct Blocks {
     storage: Option<Link>,
     /// True if the oldest pending step is decided and its price is set from outside.
     prepared: bool,
+    /// True if equal steps are taken at once.
+    leaps: bool,
 }
 
 /// A decision of the scheduler.
@@ -128,7 +131,13 @@ impl Blocks {
             link: None,
             storage: None,
             prepared: false,
+            leaps: false,
         }
+    }
+
+    /// Returns the engine; it takes equal steps at once if `leaps` is true.
+    pub(super) fn leaping(self, leaps: bool) -> Blocks {
+        Blocks { leaps, ..self }
     }
 
     /// Returns the engine with recording of single requests' events.
@@ -380,6 +389,7 @@ impl Replica for Blocks {
         let Scheduled { nothing, stuck, asked } = self.schedule();
         if self.pending.len() >= self.flight() || nothing {
             self.deliver(departed);
+            self.leap(horizon);
         }
         let waits = nothing && (asked || self.await_copy(horizon, departed));
         !stuck || waits

@@ -79,6 +79,7 @@ impl Link {
     /// Queues a copy of `tokens` tokens at `now`.
     pub(super) fn submit(&mut self, direction: Direction, job: u64, tokens: u64, now: Ticks) {
         self.advance(now);
+        self.pass(now);
         let copy = Copy { job, left: self.time(direction, tokens).0, submitted: now };
         match direction {
             Direction::Store => self.stores.push_back(copy),
@@ -129,7 +130,8 @@ impl Link {
         if speed < 1.0 { (left as f64 / speed).ceil() as u128 } else { left }
     }
 
-    /// Advances the link to `now`.
+    /// Ends the copies that end by `now`. Copies in flight are accounted for only at ends and submissions, so that their
+    /// ends do not depend on how often the link is looked at.
     fn advance(&mut self, now: Ticks) {
         while let Some((end, direction)) = self.next().filter(|(end, _)| *end <= now) {
             self.pass(end);
@@ -138,7 +140,6 @@ impl Link {
                 self.ended.push_back(Ended { job, direction, at: end, took: end - submitted });
             }
         }
-        self.pass(now);
     }
 
     /// Advances the link to `now`; no copy may end before.

@@ -48,6 +48,11 @@ impl Decode {
         }
     }
 
+    /// True if [`Decode::attending`] is linear in the contexts.
+    pub(super) fn is_linear(&self) -> bool {
+        self.hidden == [0; 2]
+    }
+
     /// Ticks for the tokens of context that attention reads, or for their growth: `slope · all + Σ slopes[r] ·
     /// within[r]`, beyond the hidden ones.
     #[inline(always)]

@@ -5,6 +5,7 @@
 //! half of `request`, and requests never wait for each other. All are host times, which a slower host lengthens. Knows
 //! nothing about how an engine serves a request.
 
+use super::earliest::Earliest;
 use roofcast_ask::arrival::Arrival;
 use roofcast_ask::spec::CostKind;
 use roofcast_ask::workload::Prompt;
@@ -79,8 +80,8 @@ pub(super) struct IngestedRequest {
 #[derive(Debug)]
 pub struct Servers {
     each: Vec<Server>,
-    /// The next request to leave a server: time, number of the request, index of the server.
-    next: Option<(Ticks, u64, usize)>,
+    /// Time and number of the next request to leave each server.
+    next: Earliest<(Ticks, u64)>,
 }
 
 /// One server. Requests leave it in order of arrival.
@@ -94,13 +95,14 @@ impl Servers {
     /// Idle servers, one for each replica.
     pub(crate) fn new(each: Vec<Ingest>) -> Servers {
         let idle = |ingest| Server { ingest, inside: VecDeque::new() };
-        Servers { each: each.into_iter().map(idle).collect(), next: None }
+        let each: Vec<Server> = each.into_iter().map(idle).collect();
+        Servers { next: Earliest::new(each.len()), each }
     }
 
     /// Time at which the next request reaches its engine, or never.
     #[inline(never)]
     pub(super) fn due(&self) -> Ticks {
-        self.next.map_or(Ticks::NEVER, |(at, ..)| at)
+        self.next.first().map_or(Ticks::NEVER, |((at, _), _)| at)
     }
 
     /// Number of requests in the server of replica `index`.
@@ -114,31 +116,29 @@ impl Servers {
         let server = &mut self.each[index];
         let at = server.ingest.pass(arrival.at, u64::from(arrival.input));
         let arrival = Arrival { at, ..arrival };
-        let own = (at, arrival.number, index);
         server.inside.push_back(IngestedRequest { index, arrival, prompt });
-        self.next = Some(self.next.map_or(own, |next| next.min(own)));
+        self.note_next(index);
     }
 
     /// Removes the request that reaches its engine next.
     #[inline(never)]
     pub(super) fn pass(&mut self) -> Option<IngestedRequest> {
-        let (.., index) = self.next?;
+        let (_, index) = self.next.first()?;
         let passing = self.each[index].inside.pop_front();
-        self.find_next();
+        self.note_next(index);
         passing
     }
 
     /// Drops the requests in the server of replica `index`.
     pub(super) fn restart(&mut self, index: usize) {
         self.each[index].inside.clear();
-        self.find_next();
+        self.note_next(index);
     }
 
-    /// Finds the next request to leave a server.
-    fn find_next(&mut self) {
-        let first =
-            |server: &Server| server.inside.front().map(|p| (p.arrival.at, p.arrival.number, p.index));
-        self.next = self.each.iter().filter_map(first).min();
+    /// Records the next request to leave server `index`.
+    fn note_next(&mut self, index: usize) {
+        let first = self.each[index].inside.front();
+        self.next.set(index, first.map(|passing| (passing.arrival.at, passing.arrival.number)));
     }
 }
 

@@ -213,6 +213,11 @@ impl Results {
         self.missed
     }
 
+    /// True if the run ends as soon as the SLO is certainly missed.
+    pub(super) fn may_miss(&self) -> bool {
+        self.bad.is_some() || self.watched.iter().any(|watched| watched.tolerated.is_some())
+    }
+
     /// Sets `missed` if more requests exceed a bound than tolerated; called after each request.
     #[inline(always)]
     fn judge(&mut self) {

@@ -109,6 +109,12 @@ impl Pool {
         own.filter(holds)
     }
 
+    /// Free blocks that were allocated before, in the order in which they will be allocated again.
+    pub(crate) fn next_free(&self) -> impl Iterator<Item = Block> {
+        let next = |block: &Block| Some(self.blocks[*block as usize].next).filter(|next| *next != NONE);
+        std::iter::successors(Some(self.head).filter(|head| *head != NONE), next)
+    }
+
     /// Number of `blocks` that no request holds; holding them reduces the free blocks by as many.
     pub(crate) fn unheld(&self, blocks: &[Block]) -> u64 {
         blocks.iter().filter(|b| self.blocks[**b as usize].holders == 0).count() as u64

@@ -8,6 +8,7 @@ mod adapters;
 mod blocks;
 mod config;
 mod interval;
+mod leap;
 mod request;
 mod running;
 mod step;
@@ -19,9 +20,10 @@ pub use step::{RequestId, ScheduledRequest, Step};
 pub use transfers::{OffloadConfig, Transfers};
 
 use crate::kv_cache::paged::Pool;
-use crate::kv_cache::prefix::{SharedPrefix, Tokens, push_output};
+use crate::kv_cache::prefix::{SharedPrefix, Tokens};
 use blocks::{Admission, Admitted, Table};
 use interval::Interval;
+use leap::Steady;
 use request::RequestState;
 use roofcast_ask::workload::Prompt;
 use roofcast_facts::slab::Slab;
@@ -77,6 +79,8 @@ pub struct Scheduler {
     deferred: BTreeSet<RequestId>,
     /// The host tier; `None` without one.
     tier: Option<Box<Tier>>,
+    /// Tells whether the next decision equals the last one.
+    steady: Steady,
 }
 
 impl Scheduler {
@@ -94,6 +98,7 @@ impl Scheduler {
             waiting: VecDeque::new(),
             max_loras: usize::MAX,
             deferred: BTreeSet::new(),
+            steady: Steady::default(),
         }
     }
 
@@ -124,6 +129,7 @@ impl Scheduler {
             finished: false,
         };
         self.arrived += 1;
+        self.steady.disturb();
         let id = self.requests.insert(request);
         self.tier.iter_mut().for_each(|tier| tier.add(id, self.arrived - 1));
         match self.config.policy {
@@ -141,6 +147,7 @@ impl Scheduler {
     /// Removes a request in any state; its blocks are freed, and steps in flight do not affect it any more.
     pub(crate) fn abort(&mut self, id: RequestId) {
         self.requests[id].finished = true;
+        self.steady.disturb();
         self.abort_transfers(id);
         self.release(id);
         self.running.retain(|i| *i != id);
@@ -190,6 +197,7 @@ impl Scheduler {
     /// Decides the next step.
     pub fn schedule(&mut self) -> Step {
         let mut step = Step::default();
+        self.steady.begin();
         self.tier.iter_mut().for_each(|tier| tier.begin());
         let mut pass = self.pass();
         self.schedule_running(&mut step, &mut pass);
@@ -205,6 +213,7 @@ impl Scheduler {
         }
         step.paused = self.paused(&step);
         self.connect(&mut step);
+        self.note_steady(&step);
         step
     }
 
@@ -297,11 +306,7 @@ impl Scheduler {
             r.placeholders -= 1 + drafts + padding;
             r.computed -= drafts + padding - accepted;
         }
-        if r.own_from == u64::MAX {
-            let output = (r.output_segment, r.output_tokens.as_deref());
-            push_output(&mut r.tokens, output, r.generated, 1 + accepted);
-        }
-        r.generated += 1 + accepted;
+        r.push_output(1 + accepted);
         if !r.preempted {
             r.drafts = self.config.num_speculative_tokens;
         }
@@ -356,6 +361,7 @@ impl Scheduler {
             if slotless {
                 step.without_slot.push(id);
             }
+            self.steady.awaits_tokens |= self.requests[id].stale > 0;
             if self.requests[id].stale > 0 || slotless {
                 // Tokens from before its preemption are in flight, or other adapters fill the slots: the request waits
                 // without blocking the queue.
@@ -415,6 +421,7 @@ impl Scheduler {
     }
 
     fn finish(&mut self, id: RequestId) {
+        self.steady.disturb();
         self.end_transfers(id);
         self.release(id);
         let r = &mut self.requests[id];

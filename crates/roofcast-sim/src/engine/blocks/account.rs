@@ -109,15 +109,37 @@ impl Blocks {
         let tokens = adapted.iter().map(|(_, new)| new).sum();
         let loads = adapters.load(&distinct);
         let shares = self.price.adapters(distinct.len() as u64, tokens);
-        let computing = Ticks::from(shares.total());
-        self.tally.mixed.add(shares);
+        self.pass_adapters(shares, 1);
         self.tally.swapping += loads.time;
         let sums = &mut self.tally.adapters;
         sums.copies += loads.copies;
         sums.reads += loads.reads;
         sums.loading += loads.time;
-        sums.computing += computing;
-        computing + loads.time
+        Ticks::from(shares.total()) + loads.time
+    }
+
+    /// Time that the kernels of adapters add to a step of decodes alone of all running requests.
+    pub(super) fn decoding_adapters(&self) -> BottleneckShares<u64> {
+        if self.adapters.is_none() {
+            return BottleneckShares::default();
+        }
+        let adapters = self.scheduler.running().iter().map(|id| self.requests[*id].arrival.adapter);
+        let adapted: Vec<u32> = adapters.filter(|adapter| *adapter != 0).collect();
+        let distinct: BTreeSet<u32> = adapted.iter().copied().collect();
+        match adapted.len() {
+            0 => BottleneckShares::default(),
+            tokens => self.price.adapters(distinct.len() as u64, tokens as u64),
+        }
+    }
+
+    /// Counts `steps` steps to which the kernels of adapters add the time `shares` each.
+    pub(super) fn pass_adapters(&mut self, shares: BottleneckShares<u64>, steps: u64) {
+        let mixed = &mut self.tally.mixed;
+        mixed.memory += u128::from(shares.memory) * u128::from(steps);
+        mixed.compute += u128::from(shares.compute) * u128::from(steps);
+        mixed.communication += u128::from(shares.communication) * u128::from(steps);
+        mixed.host += u128::from(shares.host) * u128::from(steps);
+        self.tally.adapters.computing += Ticks::from(shares.total() * steps);
     }
 
     /// Work of a step.

@@ -36,7 +36,7 @@ impl Blocks {
         let here = transfers.loads.iter().filter(|load| load.sync).map(|load| load.job);
         let awaited: Vec<u64> = here.chain(transfers.flush.iter().copied()).collect();
         if !awaited.is_empty() {
-            let end = link.end_of(|job| awaited.contains(&job));
+            let end = link.end_of(|job| awaited.contains(&job)).max(self.clock);
             self.tally.swapping += end - self.clock;
             self.clock = end;
         }

@@ -73,6 +73,7 @@ impl Scheduler {
     pub(super) fn admit(&mut self, id: RequestId, pass: &Pass, step: &Step, held: &[RequestId]) -> Admitted {
         let known = self.requests[id].known();
         let hits = if self.config.enable_prefix_caching { self.hits(id) } else { 0 };
+        self.steady.considered.push((id, hits));
         let local = hits as u64 * self.config.block_size;
         let loaded = match self.external(id, local) {
             External::Later => return Admitted::Later,
@@ -302,7 +303,7 @@ impl Scheduler {
     }
 
     /// The block with content `index` of a request in a group.
-    fn find(&self, id: RequestId, group: usize, index: usize) -> Option<Block> {
+    pub(super) fn find(&self, id: RequestId, group: usize, index: usize) -> Option<Block> {
         let r = &self.requests[id];
         self.pool.find(r.contents[index].of_group(group), r.tables[group].former.get(index).copied())
     }

@@ -1,7 +1,7 @@
 //! State of a request in the scheduler.
 
 use super::blocks::Table;
-use crate::kv_cache::prefix::{Content, Tokens};
+use crate::kv_cache::prefix::{Content, Tokens, push_output};
 use std::sync::Arc;
 
 /// A request from its arrival until it is forgotten.
@@ -46,6 +46,15 @@ impl RequestState {
     /// True if the last token is sampled but not yet delivered (async scheduling).
     pub(super) fn is_done(&self) -> bool {
         self.placeholders > 0 && self.computed + 2 >= self.prompt_len + self.output_len + self.placeholders
+    }
+
+    /// Adds the next `count` output tokens to the known ones.
+    pub(super) fn push_output(&mut self, count: u64) {
+        if self.own_from == u64::MAX {
+            let output = (self.output_segment, self.output_tokens.as_deref());
+            push_output(&mut self.tokens, output, self.generated, count);
+        }
+        self.generated += count;
     }
 
     /// Number of known tokens: prompt and delivered output.

@@ -138,6 +138,37 @@ impl Tier {
         self.transfers = Transfers::default();
     }
 
+    /// True if the connector decides nothing in steps that equal one with these `transfers`: refused chunks are refused
+    /// again, and nothing is to be freed or flushed.
+    pub(super) fn is_steady(&self, transfers: &Transfers) -> bool {
+        let asks = self.storage.is_some() && !transfers.later.is_empty();
+        let counts = self.config.store_threshold >= 2 && !transfers.refused.is_empty();
+        self.fences.is_empty() && self.frees.is_empty() && self.ended.is_empty() && !asks && !counts
+    }
+
+    /// Number of a request's tokens whose last chunk is stored next, if chunks of outputs are stored.
+    pub(super) fn next_store(&self, id: RequestId, block: u64) -> Option<u64> {
+        let state = self.states.get(&id).filter(|_| !self.config.offload_prompt_only)?;
+        Some((state.next as u64 + 1) * self.config.blocks_per_chunk as u64 * block)
+    }
+
+    /// Records `steps` steps of decodes that have been applied, with the blocks of each request.
+    pub(super) fn pass<'a>(
+        &mut self,
+        steps: u64,
+        running: impl Iterator<Item = (RequestId, &'a Vec<Table>)>,
+    ) {
+        self.decided += steps;
+        self.applied += steps;
+        for (id, tables) in running {
+            let Some(state) = self.states.get_mut(&id) else { continue };
+            state.last_step = self.decided;
+            for (seen, table) in state.tables.iter_mut().zip(tables) {
+                seen.extend(&table.blocks[seen.len()..]);
+            }
+        }
+    }
+
     fn start(&mut self, job: Job) -> u64 {
         let number = self.started;
         self.started += 1;
@@ -191,6 +222,7 @@ impl Scheduler {
     /// Reports jobs that the worker has finished.
     pub fn finish_jobs(&mut self, jobs: &[u64]) {
         let Some(tier) = &mut self.tier else { return };
+        self.steady.disturb();
         for number in jobs {
             let Some(job) = tier.jobs.remove(number) else { continue };
             match &job.blocks {

@@ -25,6 +25,7 @@ impl Scheduler {
         let Some(tier) = &mut self.tier else { return };
         tier.applied += 1;
         while let Some((_, blocks)) = tier.frees.pop_front_if(|(step, _)| *step <= tier.applied) {
+            self.steady.disturb();
             self.pool.release(&blocks);
         }
     }

@@ -100,6 +100,7 @@ impl Scheduler {
 
     /// Reports a copy between host and storage that has ended.
     pub(crate) fn finish_storage_copy(&mut self, job: u64) {
+        self.steady.disturb();
         let Some(tier) = &mut self.tier else { return };
         let Some(storage) = &mut tier.storage else { return };
         let Some((contents, promotes)) = storage.copies.remove(&job) else { return };

@@ -1,0 +1,120 @@
+//! The order in which replicas run their steps, and how far each may leap.
+//!
+//! Knows: the replica whose last step ended first runs next. Replicas that affect each other in no way, because no
+//! answer causes a request and the router does not look at replicas, each run up to their own next request alone.
+//! Knows nothing about what a step does.
+
+use super::{Fleet, WATCHED};
+use roofcast_ask::spec::Routing;
+use roofcast_ask::workload::Traffic;
+use roofcast_facts::clock::Ticks;
+use roofcast_facts::error::Result;
+
+impl Fleet {
+    /// The busy replica whose last step ended first, and the time of that end.
+    #[inline(always)]
+    pub(super) fn behind(&self) -> Option<(Ticks, usize)> {
+        if let [alone] = self.replicas.as_slice() {
+            return alone.due().map(|clock| (clock, 0));
+        }
+        if self.pools.is_some() { self.busy().min() } else { self.turns.first() }
+    }
+
+    /// Records the time at which replica `index` has its next turn.
+    #[inline(always)]
+    pub(super) fn note_turn(&mut self, index: usize) {
+        if self.replicas.len() > 1 && self.pools.is_none() && !self.apart {
+            self.turns.set(index, self.replicas[index].due());
+        }
+    }
+
+    /// Replicas with work, and the end times of their last steps.
+    fn busy(&self) -> impl Iterator<Item = (Ticks, usize)> {
+        let works = |index: usize| self.pools.as_ref().is_none_or(|p| !p.is_stalled(index));
+        let replicas = self.replicas.iter().enumerate();
+        replicas.filter_map(move |(index, replica)| Some((replica.due()?, index)).filter(|_| works(index)))
+    }
+
+    /// Time until which a replica may leap: the next arrival. In a closed loop a leap also ends with the last steps of
+    /// the other replicas, because their answers may cause requests; in a disaggregated fleet, with the last steps of
+    /// replicas that may hand over prompts. For a lone replica with an unlimited queue in order of arrival, a waiting
+    /// request changes nothing until a running one leaves; in a closed loop even a refusal matters, because the next
+    /// request follows it.
+    #[inline(always)]
+    pub(super) fn horizon(&self, index: usize, due: Ticks, closed: bool) -> Ticks {
+        if let [alone] = self.replicas.as_slice() {
+            let passing = !closed && self.admission.is_none() && self.failures.is_none() && alone.blocked();
+            return if passing { Ticks::NEVER } else { due };
+        }
+        let others = match &self.pools {
+            None if closed => self.turns.first_besides(index),
+            None => None,
+            Some(pools) => {
+                let concerns = |other: usize| other != index && (closed || pools.concerns(other));
+                self.busy().filter(|(_, other)| concerns(*other)).map(|(clock, _)| clock).min()
+            }
+        };
+        others.map_or(due, |others| due.min(others))
+    }
+
+    /// True if no replica affects another one, or the requests that another one gets.
+    pub(super) fn are_apart(&self, traffic: &Traffic) -> bool {
+        let joined = self.pools.is_some()
+            || self.scaling.is_some()
+            || self.failures.is_some()
+            || self.admission.is_some()
+            || self.events.is_some()
+            || self.oracle.is_some()
+            || self.counts_prefixes;
+        let in_turn = self.router.routing() == Routing::RoundRobin;
+        self.replicas.len() > 1 && !traffic.is_closed() && !joined && in_turn && !self.results.may_miss()
+    }
+
+    /// Serves `traffic` on replicas that are apart: each runs up to the next request that it gets, and at last to its
+    /// end.
+    pub(super) fn serve_apart(
+        &mut self,
+        traffic: &mut Traffic,
+        watch: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<()> {
+        let mut deliveries = 0_u64;
+        let mut goes_on = |fleet: &mut Fleet| {
+            deliveries += 1;
+            let ended = fleet.results.completed + fleet.results.refused;
+            let stops = deliveries.is_multiple_of(WATCHED) && !watch(ended);
+            if stops {
+                fleet.results.interrupt();
+            }
+            !stops
+        };
+        loop {
+            let due = self.due(traffic);
+            if due == Ticks::NEVER {
+                break;
+            }
+            if !goes_on(self) {
+                return Ok(());
+            }
+            match &self.servers {
+                Some(servers) if servers.due() == due => self.hand_in(traffic)?,
+                _ => self.deliver(traffic)?,
+            }
+        }
+        for index in 0..self.replicas.len() {
+            if !goes_on(self) {
+                return Ok(());
+            }
+            self.catch_up(index, Ticks::NEVER, traffic)?;
+        }
+        Ok(())
+    }
+
+    /// Runs the steps of a replica that start before `until`.
+    #[inline(never)]
+    pub(super) fn catch_up(&mut self, index: usize, until: Ticks, traffic: &mut Traffic) -> Result<()> {
+        while self.replicas[index].due().is_some_and(|clock| clock < until) {
+            self.step(index, until, traffic)?;
+        }
+        Ok(())
+    }
+}
