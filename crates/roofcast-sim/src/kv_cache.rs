@@ -6,6 +6,7 @@ pub(crate) mod belady;
 pub(crate) mod contiguous;
 pub(crate) mod cursor;
 pub(crate) mod extents;
+pub mod names;
 pub(crate) mod offload;
 pub(crate) mod paged;
 pub mod prefix;

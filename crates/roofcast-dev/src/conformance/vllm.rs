@@ -9,7 +9,8 @@ pub(super) mod trace;
 pub(crate) use trace::{RecordedStep, TierStep, Trace};
 
 use super::request::Segments;
-use roofcast_sim::kv_cache::prefix::{Content, SharedPrefix};
+use roofcast_sim::kv_cache::names::Name;
+use roofcast_sim::kv_cache::prefix::SharedPrefix;
 use roofcast_sim::scheduler::vllm::{NewRequest, RequestId, ScheduledRequest, Scheduler, Step};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -34,7 +35,7 @@ struct Replay<'a> {
     finished: BTreeMap<u64, Vec<RequestId>>,
     steps: Vec<RecordedStep>,
     /// Number of each chunk content on the host, given in the order in which contents are first stored.
-    contents: BTreeMap<Content, u64>,
+    contents: BTreeMap<Name, u64>,
 }
 
 impl<'a> Replay<'a> {
@@ -153,7 +154,7 @@ impl<'a> Replay<'a> {
             });
             stores.push((*job, name(id), numbered.collect()));
         }
-        let number = |content: &Content| self.contents.get(content).copied().unwrap_or(u64::MAX);
+        let number = |content: &Name| self.contents.get(content).copied().unwrap_or(u64::MAX);
         TierStep {
             loads: transfers
                 .loads

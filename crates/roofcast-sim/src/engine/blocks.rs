@@ -400,12 +400,12 @@ impl Replica for Blocks {
     }
 
     fn take_changes(&mut self, into: &mut Vec<Change>) {
-        let Some(changes) = self.scheduler.pool().changes() else { return };
-        for mut change in changes.drain(..) {
-            if let Change::Stored { owner, .. } = &mut change {
+        let from = into.len();
+        self.scheduler.take_changes(into);
+        for change in &mut into[from..] {
+            if let Change::Stored { owner, .. } = change {
                 *owner = self.requests[*owner as usize].arrival.number;
             }
-            into.push(change);
         }
     }
 

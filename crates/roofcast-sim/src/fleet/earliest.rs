@@ -5,8 +5,8 @@
 /// Times by index.
 #[derive(Debug, Clone)]
 pub(super) struct Earliest<T> {
-    /// The winner of each match: that of the whole tournament is at 1, those of the matches before node n at 2 n and
-    /// 2 n + 1, and the times of the indices in the second half.
+    /// Winners of all matches: the tournament's at 1, winners of the two matches before node n at 2 n and 2 n + 1, and
+    /// the times of the indices in the second half.
     winners: Vec<Option<(T, usize)>>,
 }
 
@@ -26,7 +26,7 @@ impl<T: Copy + Ord> Earliest<T> {
         }
     }
 
-    /// The earliest time and its index; of equal times that of the smallest index.
+    /// The earliest time and its index; the smallest index if times are equal.
     pub(super) fn first(&self) -> Option<(T, usize)> {
         self.winners[1]
     }
@@ -53,7 +53,8 @@ fn earlier<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
 mod tests {
     use super::*;
 
-    /// Times 5, 3, none, 3, 7: index 1 is first, and 3 is also the first besides it; without 1 and 3 it is index 0.
+    /// Times 5, 3, none, 3, 7: index 1 is first, and 3 is also the earliest time besides index 1; when indices 1 and 3
+    /// have no time, index 0 is first.
     #[test]
     fn the_smallest_index_of_equal_times_is_first() {
         let mut times = Earliest::new(5);

@@ -9,7 +9,7 @@
 mod arc;
 mod lru;
 
-use super::prefix::{Content, ContentMap};
+use super::names::{Name, NameMap};
 use arc::Arc;
 use lru::{Lru, Seat};
 use roofcast_ask::spec::EvictionPolicy;
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 const TRACKED: usize = 64_000;
 
 /// Chunk of a request: its index among the request's chunks, and its content.
-pub(crate) type Chunk = (u32, Content);
+pub(crate) type Chunk = (u32, Name);
 
 /// State of a chunk on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,9 +36,9 @@ pub(crate) enum Residence {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     /// Contents that will be copied to the host.
-    pub(crate) stored: Vec<Content>,
+    pub(crate) stored: Vec<Name>,
     /// Contents that were evicted to make room, in order of eviction.
-    pub(crate) evicted: Vec<Content>,
+    pub(crate) evicted: Vec<Name>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +62,7 @@ pub(crate) struct Offload {
     capacity: usize,
     /// Number of offers of a chunk at which it is stored; values below 2 store it at the first.
     store_threshold: u32,
-    chunks: ContentMap<Resident>,
+    chunks: NameMap<Resident>,
     policy: Policy,
     idle: usize,
     storing: usize,
@@ -83,7 +83,7 @@ impl Offload {
         Offload {
             capacity,
             store_threshold,
-            chunks: ContentMap::default(),
+            chunks: NameMap::default(),
             policy,
             idle: 0,
             storing: 0,
@@ -104,8 +104,8 @@ impl Offload {
     }
 
     /// State of a chunk.
-    pub(crate) fn residence(&self, content: Content) -> Residence {
-        match self.chunks.get(&content) {
+    pub(crate) fn residence(&self, content: Name) -> Residence {
+        match self.chunks.get(content) {
             None => Residence::Absent,
             Some(Resident { pins: None, .. }) => Residence::Storing,
             Some(_) => Residence::Ready,
@@ -115,7 +115,7 @@ impl Offload {
     /// Pins ready chunks while a request loads them.
     pub(crate) fn load(&mut self, request: u64, chunks: &[Chunk]) {
         self.pin(chunks.iter().map(|(_, content)| content));
-        let seat = |content| self.chunks.get(content).map(|resident| resident.seat);
+        let seat = |content: &Name| self.chunks.get(*content).map(|resident| resident.seat);
         let used: Vec<Used> = chunks.iter().map(|chunk| (*chunk, seat(&chunk.1))).collect();
         if let Policy::Arc(arc) = &mut self.policy {
             arc.reused(request, chunks.iter().map(|(_, content)| *content));
@@ -124,9 +124,9 @@ impl Offload {
     }
 
     /// Pins ready chunks while they are read; their order of use is unchanged.
-    pub(crate) fn pin<'a>(&mut self, contents: impl Iterator<Item = &'a Content>) {
+    pub(crate) fn pin<'a>(&mut self, contents: impl Iterator<Item = &'a Name>) {
         for content in contents {
-            if let Some(Resident { pins: Some(pins), seat }) = self.chunks.get_mut(content) {
+            if let Some(Resident { pins: Some(pins), seat }) = self.chunks.get_mut(*content) {
                 *pins += 1;
                 if *pins == 1 {
                     self.idle -= 1;
@@ -137,9 +137,9 @@ impl Offload {
     }
 
     /// Unpins chunks that have been read.
-    pub(crate) fn loaded(&mut self, contents: &[Content]) {
+    pub(crate) fn loaded(&mut self, contents: &[Name]) {
         for content in contents {
-            if let Some(Resident { pins: Some(pins), seat }) = self.chunks.get_mut(content) {
+            if let Some(Resident { pins: Some(pins), seat }) = self.chunks.get_mut(*content) {
                 *pins -= 1;
                 if *pins == 0 {
                     self.idle += 1;
@@ -157,7 +157,7 @@ impl Offload {
         }
         let (mut missing, mut used, mut present) = (Vec::new(), Vec::new(), Vec::new());
         for &chunk in chunks {
-            match self.chunks.get(&chunk.1) {
+            match self.chunks.get(chunk.1) {
                 None if counted && self.offers.of(chunk.1) < self.store_threshold => {}
                 None => {
                     missing.push(chunk);
@@ -189,7 +189,7 @@ impl Offload {
         self.idle -= evicted.len();
         self.evicted += evicted.len() as u64;
         for content in &evicted {
-            self.chunks.remove(content);
+            self.chunks.remove(*content);
         }
         let seats = self.policy.insert(request, &missing);
         for ((_, content), seat) in missing.iter().zip(seats) {
@@ -201,9 +201,9 @@ impl Offload {
     }
 
     /// Marks chunks as ready after their transfer from the device.
-    pub(crate) fn stored(&mut self, contents: &[Content]) {
+    pub(crate) fn stored(&mut self, contents: &[Name]) {
         for content in contents {
-            if let Some(Resident { pins: pins @ None, seat }) = self.chunks.get_mut(content) {
+            if let Some(Resident { pins: pins @ None, seat }) = self.chunks.get_mut(*content) {
                 *pins = Some(0);
                 self.storing -= 1;
                 self.idle += 1;
@@ -219,10 +219,21 @@ impl Offload {
         match &mut self.policy {
             Policy::Lru(lru) => lru.end(
                 request,
-                chunks.iter().filter_map(|(_, content)| resident.get(content).map(|resident| resident.seat)),
+                chunks.iter().filter_map(|(_, content)| resident.get(*content).map(|resident| resident.seat)),
             ),
             Policy::Arc(arc) => arc.end(request, chunks.iter().rev().map(|(_, content)| *content)),
         }
+    }
+
+    /// Names of the chunks on the host, and of all others that are remembered.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
+        let used = self.uses.values().flatten().map(|(_, content)| *content);
+        let known = self.chunks.names().chain(self.offers.counts.names()).chain(used);
+        let arc = match &self.policy {
+            Policy::Lru(_) => None,
+            Policy::Arc(arc) => Some(arc.names()),
+        };
+        known.chain(arc.into_iter().flatten())
     }
 
     /// Records that a request uses chunks.
@@ -262,7 +273,7 @@ impl Policy {
     }
 
     /// Sets whether a chunk may be evicted.
-    fn set_idle(&mut self, (content, seat): (Content, Seat), idle: bool) {
+    fn set_idle(&mut self, (content, seat): (Name, Seat), idle: bool) {
         match self {
             Policy::Lru(lru) => lru.set_idle(seat, idle),
             Policy::Arc(arc) => arc.set_idle(content, idle),
@@ -273,20 +284,20 @@ impl Policy {
 /// Numbers of offers by content; when the table is full, the least recently offered content is forgotten.
 #[derive(Debug, Clone, Default)]
 struct Offers {
-    counts: ContentMap<(u32, u64)>,
-    order: BTreeMap<u64, Content>,
+    counts: NameMap<(u32, u64)>,
+    order: BTreeMap<u64, Name>,
     now: u64,
 }
 
 impl Offers {
-    fn of(&self, content: Content) -> u32 {
-        self.counts.get(&content).map_or(0, |(count, _)| *count)
+    fn of(&self, content: Name) -> u32 {
+        self.counts.get(content).map_or(0, |(count, _)| *count)
     }
 
-    fn count(&mut self, contents: impl Iterator<Item = Content> + Clone) {
+    fn count(&mut self, contents: impl Iterator<Item = Name> + Clone) {
         let mut kept = 0;
         for content in contents.clone() {
-            if let Some((count, at)) = self.counts.get_mut(&content) {
+            if let Some((count, at)) = self.counts.get_mut(content) {
                 *count += 1;
                 self.now += 1;
                 self.order.remove(at);
@@ -297,14 +308,14 @@ impl Offers {
         }
         let mut others = self.counts.len().saturating_sub(kept);
         for content in contents {
-            if self.counts.contains_key(&content) {
+            if self.counts.has(content) {
                 continue;
             }
             if self.counts.len() >= TRACKED {
                 let Some((_, oldest)) = (others > 0).then(|| self.order.pop_first()).flatten() else {
                     continue;
                 };
-                self.counts.remove(&oldest);
+                self.counts.remove(oldest);
                 others -= 1;
             }
             self.now += 1;
@@ -318,15 +329,15 @@ impl Offers {
 mod tests {
     use super::*;
 
-    fn content(number: u64) -> Content {
-        Content::own(number, 0)
+    fn content(number: u64) -> Name {
+        Name::numbered(number as u32)
     }
 
     fn chunks(numbers: &[u64]) -> Vec<Chunk> {
         numbers.iter().zip(0..).map(|(number, place)| (place, content(*number))).collect()
     }
 
-    fn store(tier: &mut Offload, request: u64, numbers: &[u64]) -> Option<Vec<Content>> {
+    fn store(tier: &mut Offload, request: u64, numbers: &[u64]) -> Option<Vec<Name>> {
         let offer = tier.offer(request, &chunks(numbers))?;
         tier.stored(&offer.stored);
         Some(offer.evicted)

@@ -3,7 +3,8 @@
 //! Source: rules 6 to 8 read from vLLM 0.32's `v1/core/block_pool.py` and `kv_cache_manager.py`. The cost of every
 //! operation is proportional to the blocks that it touches.
 
-use super::prefix::{Content, ContentMap};
+use super::names::{Name, NameMap};
+use super::prefix::Content;
 
 /// Index of a block.
 pub(crate) type Block = u32;
@@ -26,14 +27,14 @@ pub(crate) struct Pool {
     /// Number of holders of blocks beyond the first holder of each, over all blocks.
     repeated: u64,
     /// Oldest block of each shareable content; newer blocks with equal content follow by [`Slot::same`].
-    cached: ContentMap<Block>,
+    cached: NameMap<Block>,
     /// Log of contents stored and removed, if changes are watched.
-    changes: Option<Vec<Change>>,
+    changes: Option<Vec<Change<Name>>>,
 }
 
 /// Change of the contents of the prefix cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
+pub enum Change<C = Content> {
     /// Full blocks of a request became findable.
     Stored {
         /// Id of the request.
@@ -41,12 +42,12 @@ pub enum Change {
         /// Index in the request of the first of these blocks.
         first: u64,
         /// Contents of the blocks, in order.
-        contents: Vec<Content>,
+        contents: Vec<C>,
     },
     /// A cached block was allocated anew and lost its content.
     Removed {
         /// Former content of the block.
-        content: Content,
+        content: C,
     },
 }
 
@@ -54,7 +55,7 @@ pub enum Change {
 struct Slot {
     /// Number of requests that hold the block.
     holders: u32,
-    content: Option<Content>,
+    content: Option<Name>,
     /// Next newer block with equal content.
     same: u32,
     previous: u32,
@@ -73,7 +74,7 @@ impl Pool {
             tail: end,
             free: u64::from(count),
             repeated: 0,
-            cached: ContentMap::default(),
+            cached: NameMap::default(),
             changes: None,
         }
     }
@@ -84,8 +85,17 @@ impl Pool {
     }
 
     /// Returns the log of changes, if changes are watched.
-    pub(crate) fn changes(&mut self) -> Option<&mut Vec<Change>> {
+    pub(crate) fn changes(&mut self) -> Option<&mut Vec<Change<Name>>> {
         self.changes.as_mut()
+    }
+
+    /// Names of the blocks' contents, and of those in the log.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
+        let logged = self.changes.iter().flatten().flat_map(|change| match change {
+            Change::Stored { contents, .. } => contents.as_slice(),
+            Change::Removed { content } => std::slice::from_ref(content),
+        });
+        self.blocks.iter().filter_map(|block| block.content).chain(logged.copied())
     }
 
     /// Number of blocks that no request holds, cached blocks included.
@@ -98,11 +108,11 @@ impl Pool {
         self.repeated
     }
 
-    /// Finds the oldest block that holds `content`. Content unique to one request is looked up only in `own`, the
+    /// Finds the oldest block that holds `content`. Name unique to one request is looked up only in `own`, the
     /// block where the request last had it.
-    pub(crate) fn find(&self, content: Content, own: Option<Block>) -> Option<Block> {
+    pub(crate) fn find(&self, content: Name, own: Option<Block>) -> Option<Block> {
         if !content.is_own() {
-            return self.cached.get(&content).copied();
+            return self.cached.get(content).copied();
         }
         let holds =
             |block: &Block| self.blocks.get(*block as usize).is_some_and(|b| b.content == Some(content));
@@ -148,7 +158,7 @@ impl Pool {
     }
 
     /// Records the content of a full block, so that other requests can find it.
-    pub(crate) fn cache(&mut self, block: Block, content: Content) {
+    pub(crate) fn cache(&mut self, block: Block, content: Name) {
         if self.blocks[block as usize].content.is_some() {
             return;
         }
@@ -156,7 +166,9 @@ impl Pool {
         if content.is_own() {
             return;
         }
-        let mut last = *self.cached.entry(content).or_insert(block);
+        let Some(mut last) = self.cached.get(content).copied() else {
+            return self.cached.insert(content, block);
+        };
         while last != block {
             match self.blocks[last as usize].same {
                 NONE => {
@@ -198,10 +210,10 @@ impl Pool {
             changes.push(Change::Removed { content });
         }
         let next = std::mem::replace(&mut self.blocks[block as usize].same, NONE);
-        let Some(oldest) = self.cached.get(&content).copied() else { return };
+        let Some(oldest) = self.cached.get(content).copied() else { return };
         if oldest == block {
             if next == NONE {
-                self.cached.remove(&content);
+                self.cached.remove(content);
             } else {
                 self.cached.insert(content, next);
             }
@@ -253,9 +265,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::prefix::Tokens;
+    use super::super::names::Names;
     use super::*;
-    use roofcast_ask::workload::request::Run;
 
     fn order(pool: &Pool) -> Vec<Block> {
         let next = |b: &Block| Some(pool.blocks[*b as usize].next).filter(|n| *n != NONE);
@@ -273,9 +284,7 @@ mod tests {
     #[test]
     fn plain_blocks_go_to_the_head_and_cached_ones_to_the_tail() {
         let mut pool = Pool::new(5);
-        let mut tokens = Tokens::default();
-        tokens.push(Run { segment: 0, start: 0, length: 16 });
-        let full = tokens.name_next(Content::START, (16, 0));
+        let full = Names::default().name(Name::START, Content::START.below(1));
         let held = taken(&mut pool, 3);
         pool.cache(held[0], full);
         pool.release(&held);
@@ -290,7 +299,9 @@ mod tests {
     #[test]
     fn of_equal_blocks_the_oldest_is_hit_and_the_next_when_it_goes() {
         let mut pool = Pool::new(4);
-        let (shared, own) = (Tokens::default().name_next(Content::START, (16, 0)), Content::own(7, 0));
+        let mut names = Names::default();
+        let shared = names.name(Name::START, Content::START.below(1));
+        let own = names.name(Name::START, Content::own(7, 0));
         let held = taken(&mut pool, 4);
         held[..3].iter().for_each(|b| pool.cache(*b, shared));
         pool.cache(3, own);

@@ -9,6 +9,7 @@ mod blocks;
 mod config;
 mod interval;
 mod leap;
+mod names;
 mod request;
 mod running;
 mod step;
@@ -19,13 +20,13 @@ pub use config::{Rules, SchedulerConfig, SchedulingPolicy};
 pub use step::{RequestId, ScheduledRequest, Step};
 pub use transfers::{OffloadConfig, Transfers};
 
+use crate::kv_cache::names::Names;
 use crate::kv_cache::paged::Pool;
-use crate::kv_cache::prefix::{SharedPrefix, Tokens};
+use crate::kv_cache::prefix::SharedPrefix;
 use blocks::{Admission, Admitted, Table};
 use interval::Interval;
 use leap::Steady;
 use request::RequestState;
-use roofcast_ask::workload::Prompt;
 use roofcast_facts::slab::Slab;
 use std::collections::{BTreeSet, VecDeque};
 use tier::Tier;
@@ -67,6 +68,8 @@ struct Pass {
 pub struct Scheduler {
     config: SchedulerConfig,
     pool: Pool,
+    /// Names of block contents.
+    names: Names,
     requests: Slab<RequestState>,
     arrived: u64,
     interval: Interval,
@@ -92,6 +95,7 @@ impl Scheduler {
             interval: Interval::new(config.prefill_schedule_interval, config.rules.interval_since_prefill),
             config,
             pool,
+            names: Names::default(),
             requests: Slab::default(),
             arrived: 0,
             running: Vec::new(),
@@ -122,7 +126,7 @@ impl Scheduler {
             stale: 0,
             drafts: 0,
             tables: vec![Table::default(); self.config.windows.len()],
-            contents: Vec::new(),
+            contents: vec![Vec::new(); self.config.windows.len()],
             preempted: false,
             dropped: 0,
             in_prompt: true,
@@ -141,6 +145,7 @@ impl Scheduler {
 
     /// Frees the index of a finished request for reuse.
     pub(crate) fn forget(&mut self, id: RequestId) {
+        self.requests[id].contents.iter_mut().for_each(|names| *names = Vec::new());
         self.requests.vacate(id);
     }
 
@@ -158,15 +163,6 @@ impl Scheduler {
     /// The pool of blocks.
     pub(crate) fn pool(&mut self) -> &mut Pool {
         &mut self.pool
-    }
-
-    /// Number of tokens of `prompt` in the prefix cache of the first group of layers, in whole blocks.
-    pub(crate) fn cached(&self, prompt: &Prompt) -> u64 {
-        let block = self.config.block_size;
-        let contents = Tokens::of_prompt(prompt).contents((block, self.config.hash_lookahead()));
-        contents.iter().take_while(|content| self.pool.find(content.of_group(0), None).is_some()).count()
-            as u64
-            * block
     }
 
     /// Number of waiting requests.
@@ -197,6 +193,7 @@ impl Scheduler {
     /// Decides the next step.
     pub fn schedule(&mut self) -> Step {
         let mut step = Step::default();
+        self.collect_names();
         self.steady.begin();
         self.tier.iter_mut().for_each(|tier| tier.begin());
         let mut pass = self.pass();

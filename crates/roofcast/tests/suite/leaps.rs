@@ -54,7 +54,7 @@ fn bounded() -> impl Strategy<Value = VllmSpec> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn leaping_by_block_is_stepping(

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kv_cache::names::{Name, Names};
 use crate::kv_cache::paged::{Block, Pool};
 use crate::kv_cache::prefix::Tokens;
 use proptest::prelude::*;
@@ -17,7 +18,7 @@ struct Twin {
     path: Path,
     blocks: Vec<Block>,
     former: Vec<Block>,
-    contents: Vec<Content>,
+    contents: Vec<Name>,
     running: bool,
 }
 
@@ -32,20 +33,21 @@ impl Twin {
     }
 
     /// Contents of the first `count` blocks, as the block-by-block pool identifies them.
-    fn contents(&mut self, count: u64) -> &[Content] {
+    fn contents(&mut self, count: u64, names: &mut Names) -> &[Name] {
         while (self.contents.len() as u64) < count {
-            let (index, past) = (self.contents.len(), self.contents.last().copied());
-            self.contents.push(if (index as u64) < self.own_from / BLOCK {
-                self.tokens.name_next(past.unwrap_or(Content::START), (BLOCK, 0))
+            let (index, past) = (self.contents.len(), self.contents.last().copied().unwrap_or(Name::START));
+            let content = if (index as u64) < self.own_from / BLOCK {
+                self.tokens.name_next(names.content(past), (BLOCK, 0))
             } else {
                 Content::own(self.number, index)
-            });
+            };
+            self.contents.push(names.name(past, content));
         }
         &self.contents[..count as usize]
     }
 
     /// Admits the request with all of its blocks, if they fit; true if both pools find equally many cached blocks.
-    fn admit(&mut self, extents: &mut Extents, pool: &mut Pool) -> bool {
+    fn admit(&mut self, extents: &mut Extents, pool: &mut Pool, names: &mut Names) -> bool {
         let full = (self.length - 1) / BLOCK;
         let shared = full.min(self.own_from / BLOCK);
         let mut found = Path::default();
@@ -54,7 +56,7 @@ impl Twin {
             extents.find_own(&self.path, self.number, full - shared, &mut found);
         }
         let former = std::mem::take(&mut self.former);
-        let contents = self.contents(full).iter().enumerate();
+        let contents = self.contents(full, names).iter().enumerate();
         let hits: Vec<Block> =
             contents.map_while(|(index, content)| pool.find(*content, former.get(index).copied())).collect();
         let agree = found.blocks == hits.len() as u64 && extents.unheld(&found) == pool.unheld(&hits);
@@ -73,7 +75,7 @@ impl Twin {
         let known = hits.len();
         self.blocks = hits;
         pool.allocate(new, &mut self.blocks);
-        let contents = self.contents(full).to_vec();
+        let contents = self.contents(full, names).to_vec();
         (known..contents.len()).for_each(|i| pool.cache(self.blocks[i], contents[i]));
         self.running = true;
         true
@@ -103,6 +105,7 @@ proptest! {
     #[test]
     fn extents_are_blocks(prompts in prompts(), moves in prop::collection::vec((0..8_usize, 0..3_u64), 1..60), room in 8..40_u32) {
         let (mut extents, mut pool) = (Extents::new(u64::from(room), BLOCK), Pool::new(room));
+        let mut names = Names::default();
         let build = |(number, (segments, own)): (usize, &Segments)| Twin::new(number as u64, segments, *own);
         let mut twins: Vec<Twin> = prompts.iter().enumerate().map(build).collect();
         for (index, decoded) in moves {
@@ -111,7 +114,7 @@ proptest! {
             if twin.running {
                 twin.leave(&mut extents, &mut pool);
             } else {
-                prop_assert!(twin.admit(&mut extents, &mut pool), "found differs");
+                prop_assert!(twin.admit(&mut extents, &mut pool, &mut names), "found differs");
             }
             // Decodes of other requests allocate blocks and free them without content.
             let taken = decoded.min(extents.free());

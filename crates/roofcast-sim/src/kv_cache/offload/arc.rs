@@ -3,16 +3,16 @@
 //!
 //! Source: vLLM 0.33, `v1/kv_offload/cpu/policies/arc.py`.
 
-use super::Content;
+use super::Name;
 use crate::kv_cache::recency::Recency;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Contents of one request.
 #[derive(Debug, Clone, Default)]
 struct Use {
-    inserted: BTreeSet<Content>,
-    reused: BTreeSet<Content>,
-    missed: BTreeSet<Content>,
+    inserted: BTreeSet<Name>,
+    reused: BTreeSet<Name>,
+    missed: BTreeSet<Name>,
 }
 
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub(super) struct Arc {
     frequent: Recency,
     recent_ghosts: Recency,
     frequent_ghosts: Recency,
-    idle: BTreeSet<Content>,
+    idle: BTreeSet<Name>,
     uses: BTreeMap<u64, Use>,
 }
 
@@ -42,8 +42,15 @@ impl Arc {
         }
     }
 
+    /// Names of the listed chunks and of those that requests use.
+    pub(super) fn names(&self) -> impl Iterator<Item = Name> {
+        let lists = [&self.recent, &self.frequent, &self.recent_ghosts, &self.frequent_ghosts];
+        let used = self.uses.values().flat_map(|used| [&used.inserted, &used.reused, &used.missed]);
+        lists.into_iter().flat_map(Recency::iter).chain(used.flatten().copied())
+    }
+
     /// Adds a chunk that a request stores; it is not idle yet.
-    pub(super) fn insert(&mut self, request: u64, content: Content) {
+    pub(super) fn insert(&mut self, request: u64, content: Name) {
         self.uses.entry(request).or_default().inserted.insert(content);
         self.recent.push(content);
         self.recent_ghosts.remove(content);
@@ -51,7 +58,7 @@ impl Arc {
     }
 
     /// Sets whether a chunk may be evicted.
-    pub(super) fn set_idle(&mut self, content: Content, idle: bool) {
+    pub(super) fn set_idle(&mut self, content: Name, idle: bool) {
         if idle {
             self.idle.insert(content);
         } else {
@@ -60,16 +67,16 @@ impl Arc {
     }
 
     /// Records ready chunks that a request uses and did not store.
-    pub(super) fn reused(&mut self, request: u64, contents: impl Iterator<Item = Content>) {
+    pub(super) fn reused(&mut self, request: u64, contents: impl Iterator<Item = Name>) {
         let Use { inserted, reused, .. } = self.uses.entry(request).or_default();
         reused.extend(contents.filter(|content| !inserted.contains(content)));
     }
 
     /// Moves the target size of T1 by each of `contents` that is a ghost and that the request misses for the first
     /// time, from the last to the first.
-    pub(super) fn missed(&mut self, request: u64, contents: impl Iterator<Item = Content>) {
+    pub(super) fn missed(&mut self, request: u64, contents: impl Iterator<Item = Name>) {
         let missed = &mut self.uses.entry(request).or_default().missed;
-        let new: Vec<Content> = contents.filter(|content| missed.insert(*content)).collect();
+        let new: Vec<Name> = contents.filter(|content| missed.insert(*content)).collect();
         for content in new.into_iter().rev() {
             let (recent, frequent) = (self.recent_ghosts.len() as f64, self.frequent_ghosts.len() as f64);
             if self.recent_ghosts.has(content) {
@@ -84,7 +91,7 @@ impl Arc {
 
     /// Ends a request: chunks that the request only stored stay in their list, chunks that it reused become frequent.
     /// `order` is the order in which they become the newest of their list.
-    pub(super) fn end(&mut self, request: u64, order: impl Iterator<Item = Content>) {
+    pub(super) fn end(&mut self, request: u64, order: impl Iterator<Item = Name>) {
         let Use { inserted, reused, .. } = self.uses.remove(&request).unwrap_or_default();
         for content in order {
             let reused = reused.contains(&content);
@@ -101,13 +108,9 @@ impl Arc {
     }
 
     /// Evicts `count` idle chunks that are not in `offered`; `None`, and no change, if there are fewer.
-    pub(super) fn evict(
-        &mut self,
-        count: usize,
-        offered: impl Iterator<Item = Content>,
-    ) -> Option<Vec<Content>> {
-        let offered: BTreeSet<Content> = offered.collect();
-        let may_go = |content: &Content| self.idle.contains(content) && !offered.contains(content);
+    pub(super) fn evict(&mut self, count: usize, offered: impl Iterator<Item = Name>) -> Option<Vec<Name>> {
+        let offered: BTreeSet<Name> = offered.collect();
+        let may_go = |content: &Name| self.idle.contains(content) && !offered.contains(content);
         let mut recent = self.recent.iter().filter(may_go);
         let mut frequent = self.frequent.iter().filter(may_go);
         let (mut size, mut chosen) = (self.recent.len(), Vec::new());

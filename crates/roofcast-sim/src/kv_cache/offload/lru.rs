@@ -4,7 +4,7 @@
 //! another rank leaves a void entry behind, which is removed when an eviction reads it or the list would grow, so that no
 //! operation searches by content. Source: vLLM 0.33, `v1/kv_offload/cpu/policies/lru.py`.
 
-use super::{Chunk, Content};
+use super::{Chunk, Name};
 use std::collections::BTreeMap;
 
 /// Index of a chunk's record here.
@@ -13,7 +13,7 @@ pub(super) type Seat = u32;
 /// A chunk on the host.
 #[derive(Debug, Clone, Copy)]
 struct Record {
-    content: Content,
+    content: Name,
     rank: u64,
     place: u32,
     /// Number of entries that the chunks of this record had; all but the last one are void.
@@ -27,7 +27,7 @@ struct Record {
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     place: u32,
-    content: Content,
+    content: Name,
     seat: Seat,
     /// The record's number of entries when this one was made.
     number: u32,
@@ -118,7 +118,7 @@ impl Lru {
     }
 
     /// Evicts the `count` oldest idle chunks that are not in `spared`; `None`, and no change, if there are fewer.
-    pub(super) fn evict(&mut self, count: usize, spared: &[Seat]) -> Option<Vec<Content>> {
+    pub(super) fn evict(&mut self, count: usize, spared: &[Seat]) -> Option<Vec<Name>> {
         self.evictions += 1;
         for seat in spared {
             self.records[*seat as usize].spared = self.evictions;

@@ -7,6 +7,7 @@
 
 use super::transfers::External;
 use super::{Pass, RequestId, Scheduler, Step};
+use crate::kv_cache::names::Name;
 use crate::kv_cache::paged::{Block, Change};
 use crate::kv_cache::prefix::Content;
 use std::ops::Range;
@@ -305,7 +306,7 @@ impl Scheduler {
     /// The block with content `index` of a request in a group.
     pub(super) fn find(&self, id: RequestId, group: usize, index: usize) -> Option<Block> {
         let r = &self.requests[id];
-        self.pool.find(r.contents[index].of_group(group), r.tables[group].former.get(index).copied())
+        self.pool.find(r.contents[group][index], r.tables[group].former.get(index).copied())
     }
 
     fn found(&self, id: RequestId, group: usize, range: Range<usize>) -> Vec<Block> {
@@ -324,11 +325,11 @@ impl Scheduler {
         for (group, table) in r.tables.iter_mut().enumerate() {
             let new = table.cached..full.min(table.blocks.len());
             for index in new.clone().filter(|index| *index >= table.given_back) {
-                self.pool.cache(table.blocks[index], r.contents[index].of_group(group));
+                self.pool.cache(table.blocks[index], r.contents[group][index]);
             }
             if let Some(changes) = self.pool.changes().filter(|_| group == 0 && !new.is_empty()) {
                 let (owner, first) = (id as u64, new.start as u64);
-                changes.push(Change::Stored { owner, first, contents: r.contents[new].to_vec() });
+                changes.push(Change::Stored { owner, first, contents: r.contents[0][new].to_vec() });
             }
             table.cached = table.cached.max(full);
         }
@@ -341,15 +342,17 @@ impl Scheduler {
         let r = &mut self.requests[id];
         let count = count.min((r.known().saturating_sub(ahead) / block) as usize);
         let shared = (r.own_from.saturating_sub(ahead) / block) as usize;
-        while r.contents.len() < count {
-            let index = r.contents.len();
-            let past = r.contents.last().copied().unwrap_or(Content::START);
+        while r.contents[0].len() < count {
+            let index = r.contents[0].len();
+            let before = |names: &[Name]| names.last().copied().unwrap_or(Name::START);
             let content = if index >= shared {
                 Content::own(r.number, index)
             } else {
-                r.tokens.name_next(past, (block, ahead))
+                r.tokens.name_next(self.names.content(before(&r.contents[0])), (block, ahead))
             };
-            r.contents.push(content);
+            for (group, names) in r.contents.iter_mut().enumerate() {
+                names.push(self.names.name(before(names), content.of_group(group)));
+            }
         }
         count
     }

@@ -1,7 +1,8 @@
 //! State of a request in the scheduler.
 
 use super::blocks::Table;
-use crate::kv_cache::prefix::{Content, Tokens, push_output};
+use crate::kv_cache::names::Name;
+use crate::kv_cache::prefix::{Tokens, push_output};
 use std::sync::Arc;
 
 /// A request from its arrival until it is forgotten.
@@ -33,7 +34,8 @@ pub(super) struct RequestState {
     pub(super) drafts: u64,
     /// Blocks of the request, one table for each group of layers.
     pub(super) tables: Vec<Table>,
-    pub(super) contents: Vec<Content>,
+    /// Contents of the first blocks, in each group of layers.
+    pub(super) contents: Vec<Vec<Name>>,
     pub(super) preempted: bool,
     /// Number of tokens that the last preemption dropped.
     pub(super) dropped: u64,

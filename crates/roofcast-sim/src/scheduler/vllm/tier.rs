@@ -7,6 +7,7 @@
 //! priorities. Knows nothing about time: the driver reports the jobs that are done.
 
 mod frees;
+mod leap;
 mod lookup;
 mod storage;
 mod taken;
@@ -14,9 +15,10 @@ mod taken;
 use super::blocks::{Admission, Table};
 use super::transfers::{OffloadConfig, StoredChunk, Transfers};
 use super::{Pass, RequestId, Scheduler, Step};
+use crate::kv_cache::names::{Name, NameMap};
 use crate::kv_cache::offload::{Chunk, Offload, Residence};
 use crate::kv_cache::paged::Block;
-use crate::kv_cache::prefix::{Content, ContentMap};
+
 use lookup::Run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use storage::Storage;
@@ -48,7 +50,7 @@ struct State {
     /// True if storage was asked for the request's chunks.
     asked: bool,
     /// Chunks that came from storage for this request.
-    promoted: BTreeSet<Content>,
+    promoted: BTreeSet<Name>,
     /// Chunks that the last look-up found on the host.
     run: Option<Run>,
 }
@@ -56,7 +58,7 @@ struct State {
 #[derive(Debug, Clone)]
 struct Job {
     id: RequestId,
-    contents: Vec<Content>,
+    contents: Vec<Name>,
     /// Blocks that a store reads; `None` for a load.
     blocks: Option<Vec<Block>>,
     sync: bool,
@@ -77,7 +79,7 @@ pub(super) struct Tier {
     /// For each load job, blocks of aborted requests that the load still writes.
     orphans: BTreeMap<u64, Vec<Block>>,
     /// Contents of the chunks that asynchronous loads in flight transfer.
-    loading: ContentMap<()>,
+    loading: NameMap<()>,
     /// Blocks allocated in this step.
     taken: Taken,
     /// Number of tokens loaded synchronously in this step.
@@ -105,7 +107,7 @@ impl Tier {
             started: 0,
             fences: BTreeMap::new(),
             orphans: BTreeMap::new(),
-            loading: ContentMap::default(),
+            loading: NameMap::default(),
             taken: Taken::default(),
             sync_tokens: 0,
             ended: Vec::new(),
@@ -123,10 +125,10 @@ impl Tier {
 
     /// Number of tokens on the host that follow the first `local` tokens of `contents`, which are blocks of `block`
     /// tokens each.
-    pub(super) fn found(&self, contents: &[Content], block: u64, local: u64) -> u64 {
+    pub(super) fn found(&self, contents: &[Name], block: u64, local: u64) -> u64 {
         let per = self.config.blocks_per_chunk;
         let chunk = per as u64 * block;
-        let last = contents.chunks_exact(per).filter_map(<[Content]>::last).skip((local / chunk) as usize);
+        let last = contents.chunks_exact(per).filter_map(<[Name]>::last).skip((local / chunk) as usize);
         let run = last.take_while(|content| self.host.residence(**content) != Residence::Absent).count();
         ((local / chunk + run as u64) * chunk).saturating_sub(local)
     }
@@ -136,37 +138,6 @@ impl Tier {
         self.taken.begin();
         self.sync_tokens = 0;
         self.transfers = Transfers::default();
-    }
-
-    /// True if the connector decides nothing in steps that equal one with these `transfers`: refused chunks are refused
-    /// again, and nothing is to be freed or flushed.
-    pub(super) fn is_steady(&self, transfers: &Transfers) -> bool {
-        let asks = self.storage.is_some() && !transfers.later.is_empty();
-        let counts = self.config.store_threshold >= 2 && !transfers.refused.is_empty();
-        self.fences.is_empty() && self.frees.is_empty() && self.ended.is_empty() && !asks && !counts
-    }
-
-    /// Number of a request's tokens whose last chunk is stored next, if chunks of outputs are stored.
-    pub(super) fn next_store(&self, id: RequestId, block: u64) -> Option<u64> {
-        let state = self.states.get(&id).filter(|_| !self.config.offload_prompt_only)?;
-        Some((state.next as u64 + 1) * self.config.blocks_per_chunk as u64 * block)
-    }
-
-    /// Records `steps` steps of decodes that have been applied, with the blocks of each request.
-    pub(super) fn pass<'a>(
-        &mut self,
-        steps: u64,
-        running: impl Iterator<Item = (RequestId, &'a Vec<Table>)>,
-    ) {
-        self.decided += steps;
-        self.applied += steps;
-        for (id, tables) in running {
-            let Some(state) = self.states.get_mut(&id) else { continue };
-            state.last_step = self.decided;
-            for (seen, table) in state.tables.iter_mut().zip(tables) {
-                seen.extend(&table.blocks[seen.len()..]);
-            }
-        }
     }
 
     fn start(&mut self, job: Job) -> u64 {
@@ -243,7 +214,7 @@ impl Scheduler {
             let arrived = job.blocks.is_none() && !job.sync;
             if arrived {
                 job.contents.iter().for_each(|content| {
-                    tier.loading.remove(content);
+                    tier.loading.remove(*content);
                 });
             }
             if let Some(blocks) = tier.orphans.remove(number) {
@@ -386,8 +357,8 @@ impl Scheduler {
         let most = if tier.config.offload_prompt_only { r.prompt_len } else { r.known() };
         let whole = (computed.min(r.known()).min(most) / chunk) as usize;
         let held = state.tables.iter().map(Vec::len).min().unwrap_or(0);
-        let end = whole.min(held / per).min(r.contents.len() / per);
-        let content = |index: usize| r.contents[(index + 1) * per - 1];
+        let end = whole.min(held / per).min(r.contents[0].len() / per);
+        let content = |group: usize, index: usize| r.contents[group][(index + 1) * per - 1];
         let mut offered: Vec<StoredChunk> = Vec::new();
         for (group, window) in self.config.windows.iter().enumerate() {
             // A hit ends before the last known token, and needs only the window before its end.
@@ -400,7 +371,7 @@ impl Scheduler {
                 }
             };
             let within = (from..to).filter(|index| state.tables[group][index * per] != Block::MAX);
-            offered.extend(within.map(|index| (group, (index as u32, content(index).of_group(group)))));
+            offered.extend(within.map(|index| (group, (index as u32, content(group, index)))));
         }
         if offered.is_empty() {
             state.next = state.next.max(end);

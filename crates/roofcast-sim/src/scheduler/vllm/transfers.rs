@@ -3,8 +3,8 @@
 //! Knows: the settings and the form of decisions. Knows nothing about how [`super::tier`] makes them.
 
 use super::RequestId;
+use crate::kv_cache::names::Name;
 use crate::kv_cache::offload::Chunk;
-use crate::kv_cache::prefix::Content;
 use roofcast_ask::spec::EvictionPolicy;
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub struct Transfers {
     /// Stores to the host: number of the job, request, chunks.
     pub stores: Vec<(u64, RequestId, Vec<StoredChunk>)>,
     /// Contents that were evicted from the host, in order.
-    pub evicted: Vec<Content>,
+    pub evicted: Vec<Name>,
     /// Requests whose chunks did not fit on the host.
     pub refused: Vec<RequestId>,
     /// Requests that the connector postponed to a later step.

@@ -5,8 +5,9 @@
 //! chunks are loaded. Chunks that only storage has are promoted to the host first. Knows nothing about stores.
 
 use super::{Job, Phase, window_chunks};
+use crate::kv_cache::names::Name;
 use crate::kv_cache::offload::{Chunk, Offload, Residence};
-use crate::kv_cache::prefix::{Content, Tokens};
+use crate::kv_cache::prefix::Tokens;
 use crate::scheduler::vllm::transfers::{External, Load};
 use crate::scheduler::vllm::{RequestId, Scheduler};
 use roofcast_ask::workload::Prompt;
@@ -30,7 +31,7 @@ impl Run {
         earlier: Option<Run>,
         (first, most): (usize, usize),
         host: &Offload,
-        content: impl Fn(usize) -> Content,
+        content: impl Fn(usize) -> Name,
     ) -> Run {
         let evicted = host.evicted();
         let holds = |run: &Run| run.evicted == evicted && (run.first..=run.end).contains(&first);
@@ -49,7 +50,7 @@ impl Scheduler {
         let Some(tier) = &self.tier else { return 0 };
         let contents =
             Tokens::of_prompt(prompt).contents((self.config.block_size, self.config.hash_lookahead()));
-        tier.found(&contents, self.config.block_size, self.cached(prompt))
+        tier.found(&self.names.known_of(&contents), self.config.block_size, self.cached(prompt))
     }
 
     /// Tokens of a waiting request that are on the host, after `local` tokens on the device.
@@ -69,12 +70,12 @@ impl Scheduler {
         let windowed = self.config.windows.iter().any(Option::is_some);
         let per = tier.config.blocks_per_chunk;
         let chunk = per as u64 * self.config.block_size;
-        let most = (if windowed { known - 1 } else { known }).min((r.contents.len() / per) as u64 * chunk);
+        let most = (if windowed { known - 1 } else { known }).min((r.contents[0].len() / per) as u64 * chunk);
         if most < local + chunk {
             return External::Sync(0);
         }
         let (first, end) = ((local / chunk) as usize, (most / chunk) as usize);
-        let content = |(group, index): (usize, usize)| r.contents[(index + 1) * per - 1].of_group(group);
+        let content = |(group, index): (usize, usize)| r.contents[group][(index + 1) * per - 1];
         let of_first_group = |index| content((0, index));
         let earlier = state.run.take();
         let mut run = Run::look_up(earlier, (first, end), &tier.host, of_first_group);
@@ -102,7 +103,7 @@ impl Scheduler {
             return External::Sync(0);
         }
         let loads = self.config.enable_prefix_caching && !tier.loading.is_empty();
-        if loads && needed().any(|content| tier.loading.contains_key(&content)) {
+        if loads && needed().any(|content| tier.loading.has(content)) {
             return External::Later;
         }
         let tokens = end - local;
@@ -127,13 +128,12 @@ impl Scheduler {
         let chunk = per as u64 * self.config.block_size;
         let (first, last) = ((local / chunk) as usize, (local + tokens).div_ceil(chunk) as usize);
         let at = needed(&self.config.windows, first..last, chunk);
-        let chunks: Vec<Chunk> = at
-            .map(|(group, index)| (index as u32, r.contents[(index + 1) * per - 1].of_group(group)))
-            .collect();
+        let chunks: Vec<Chunk> =
+            at.map(|(group, index)| (index as u32, r.contents[group][(index + 1) * per - 1])).collect();
         tier.host.load(r.number, &chunks);
-        let contents: Vec<Content> = chunks.into_iter().map(|(_, content)| content).collect();
+        let contents: Vec<Name> = chunks.into_iter().map(|(_, content)| content).collect();
         if !sync {
-            tier.loading.extend(contents.iter().map(|content| (*content, ())));
+            contents.iter().for_each(|content| tier.loading.insert(*content, ()));
         }
         // A chunk that is loaded again after a preemption comes from the host.
         let promoted = tier.states.get_mut(&id).map_or(0, |state| {

@@ -8,8 +8,8 @@
 //! reports the copies that have ended.
 
 use super::Tier;
+use crate::kv_cache::names::Name;
 use crate::kv_cache::offload::{Chunk, Residence};
-use crate::kv_cache::prefix::Content;
 use crate::kv_cache::recency::Recency;
 use crate::scheduler::vllm::transfers::StorageCopy;
 use crate::scheduler::vllm::{RequestId, Scheduler};
@@ -22,7 +22,7 @@ pub(super) struct Storage {
     capacity: usize,
     chunks: Recency,
     /// Contents of the copies in flight, and whether they go to the host.
-    copies: BTreeMap<u64, (Vec<Content>, bool)>,
+    copies: BTreeMap<u64, (Vec<Name>, bool)>,
     started: u64,
     /// Copies that the driver has not taken yet.
     submitted: Vec<StorageCopy>,
@@ -39,7 +39,12 @@ impl Storage {
         }
     }
 
-    fn submit(&mut self, contents: Vec<Content>, promotes: bool) {
+    /// Names of the stored contents, and of those in transfer.
+    pub(super) fn names(&self) -> impl Iterator<Item = Name> {
+        self.chunks.iter().chain(self.copies.values().flat_map(|(contents, _)| contents).copied())
+    }
+
+    fn submit(&mut self, contents: Vec<Name>, promotes: bool) {
         let job = self.started;
         self.started += 1;
         self.submitted.push(StorageCopy { job, chunks: contents.len(), promotes });
@@ -80,10 +85,10 @@ impl Tier {
     }
 
     /// Copies chunks that have arrived on the host to storage; the host keeps them until the copy has ended.
-    pub(super) fn cascade(&mut self, contents: &[Content]) {
+    pub(super) fn cascade(&mut self, contents: &[Name]) {
         let Some(storage) = &mut self.storage else { return };
         let missing = contents.iter().copied().filter(|content| !storage.chunks.has(*content));
-        let missing: Vec<Content> = missing.collect();
+        let missing: Vec<Name> = missing.collect();
         if !missing.is_empty() {
             self.host.pin(missing.iter());
             storage.submit(missing, false);

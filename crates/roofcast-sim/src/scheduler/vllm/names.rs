@@ -1,0 +1,38 @@
+//! Names of block contents in the scheduler: look-ups of prompts, changes of the prefix cache, and names without use.
+
+use super::Scheduler;
+use crate::kv_cache::paged::Change;
+use crate::kv_cache::prefix::Tokens;
+use roofcast_ask::workload::Prompt;
+
+impl Scheduler {
+    /// Number of tokens of `prompt` in the prefix cache of the first group of layers, in whole blocks.
+    pub(crate) fn cached(&self, prompt: &Prompt) -> u64 {
+        let block = self.config.block_size;
+        let contents = Tokens::of_prompt(prompt).contents((block, self.config.hash_lookahead()));
+        let names = self.names.known_of(&contents);
+        names.iter().take_while(|name| self.pool.find(**name, None).is_some()).count() as u64 * block
+    }
+
+    /// Moves the log of changes of the prefix cache to `into`; the owner of a block is the request's id.
+    pub(crate) fn take_changes(&mut self, into: &mut Vec<Change>) {
+        let names = &self.names;
+        let changes = self.pool.changes().into_iter().flat_map(|changes| changes.drain(..));
+        into.extend(changes.map(|change| match change {
+            Change::Stored { owner, first, contents } => {
+                let contents = contents.into_iter().map(|name| names.content(name)).collect();
+                Change::Stored { owner, first, contents }
+            }
+            Change::Removed { content } => Change::Removed { content: names.content(content) },
+        }));
+    }
+
+    /// Frees the names of contents to which nothing refers, if there are many.
+    pub(super) fn collect_names(&mut self) {
+        if self.names.is_due() {
+            let requests = self.requests.iter().flat_map(|r| &r.contents).flatten().copied();
+            let tier = self.tier.iter().flat_map(|tier| tier.names());
+            self.names.collect(requests.chain(self.pool.names()).chain(tier));
+        }
+    }
+}
