@@ -179,3 +179,17 @@ pub(crate) fn prefix(prompt: &Prompt) -> Option<u32> {
         Prompt::Runs(runs) => runs.first().map(|run| run.segment),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weights of 1, 1 and 2 have credits of 1, 1, 2 at first: replica 2 is chosen and pays 4. Then 2, 2, 0: of the two the
+    /// first is chosen. Then -1, 3, 2 and 0, 0, 4, after which all credits are 0 again.
+    #[test]
+    fn weighted_round_robin_gives_ties_to_the_first() {
+        let mut router = Router::new(Routing::RoundRobin, 1).weighted(vec![1.0, 1.0, 2.0]);
+        let chosen: Vec<usize> = (0..8).map(|_| router.choose(0, None, |_| 0, &[0, 1, 2])).collect();
+        assert_eq!(chosen, [2, 0, 1, 2, 2, 0, 1, 2]);
+    }
+}

@@ -148,6 +148,7 @@ mod tests {
     use roofcast_ask::deployment::{Deployment, DeploymentOptions};
     use roofcast_ask::spec::{EngineSpec, Frontend};
     use roofcast_facts::Catalog;
+    use roofcast_facts::accelerator::Accelerator;
     use roofcast_facts::model::config;
     use std::sync::Arc;
 
@@ -162,7 +163,7 @@ mod tests {
         let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        let alone = |frontend| {
+        let served = |frontend, chip: &Arc<Accelerator>| {
             let engine = EngineSpec { frontend, ..Default::default() };
             let options = DeploymentOptions { engine, ..Default::default() };
             let deployment = Deployment::resolve(model.clone(), chip.clone(), &options).unwrap();
@@ -174,11 +175,17 @@ mod tests {
             let serial = times.request_serial + 1000.0 * times.prompt_token;
             (found, times.request * speed, serial * speed)
         };
+        let alone = |frontend| served(frontend, &chip);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
         let (dynamo, request, _) = alone(Frontend::Dynamo);
         assert!(near(dynamo, request / 2.0), "{dynamo} {request}");
         let (asyncio, request, more) = alone(Frontend::Asyncio);
         assert!(near(asyncio, request + more), "{asyncio} {request} {more}");
+        // A host of half the speed takes twice as long for all of it.
+        let slow = Arc::new(Accelerator { host_speed: chip.host_speed / 2.0, ..chip.as_ref().clone() });
+        for (frontend, fast) in [(Frontend::Dynamo, dynamo), (Frontend::Asyncio, asyncio)] {
+            assert!(near(served(frontend, &slow).0, 2.0 * fast), "{frontend:?}");
+        }
     }
 
     /// 10 ms per request. Server 0 gets requests at 0 and 1 ms, which pass at 10 and 20 ms; server 1 gets one at 2 ms,

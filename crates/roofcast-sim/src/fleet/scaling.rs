@@ -196,3 +196,40 @@ impl Scaling {
         self.past[index]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64) -> Ticks {
+        Picoseconds::from_seconds(seconds).into()
+    }
+
+    /// With one request in flight and one wanted per replica, a second request at time 0 starts replica 1, which is ready
+    /// after 10 s. It stops 30 s after it became idle, and not before it was 30 s ready.
+    #[test]
+    fn a_replica_stops_when_it_has_been_idle_long_enough() {
+        let spec = AutoscaleSpec {
+            target_in_flight: 1,
+            min_replicas: 1,
+            max_replicas: 2,
+            startup_s: 10.0,
+            idle_s: 30.0,
+        };
+        for (idle, end) in [(15.0, 45.0), (5.0, 40.0)] {
+            let mut scaling = Scaling::new(spec);
+            let busy = |_| None;
+            let mut open = Vec::new();
+            assert_eq!(scaling.look(at(0.0), 1, &busy, &mut open), [0, 1]);
+            // The permanent replica accepts at once.
+            assert_eq!(open, [0]);
+            scaling.settle(at(100.0), &busy);
+            assert_eq!(scaling.count_up(), 2);
+            let idle_since = |index| (index == 1).then(|| at(idle));
+            scaling.settle(at(end - 0.001), &idle_since);
+            assert_eq!(scaling.count_up(), 2, "idle since {idle}");
+            scaling.settle(at(end), &idle_since);
+            assert_eq!((scaling.count_up(), scaling.lasted(1)), (1, at(end)), "idle since {idle}");
+        }
+    }
+}

@@ -42,6 +42,24 @@ fn who_comes_beyond_a_limit_is_turned_away() {
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_tokens = 1000\n{between}")).unwrap().rejected, 0);
 }
 
+/// Two prompts of 640 tokens in a pool of 100 blocks of 16: the first takes 40 blocks of 100, and the second needs 40 of
+/// the 60 left. With 15 blocks kept free while others run both run, with 25 the second waits for the first.
+#[test]
+fn a_watermark_keeps_blocks_free_while_others_run() {
+    let running = |scheduler: &str, watermark: f64| {
+        let engine = format!(
+            "scheduler = \"{scheduler}\"\nwatermark = {watermark}\nnum_gpu_blocks = 100\nblock_size = 16\n"
+        );
+        let load = "requests = 2\ninput_len = 640\noutput_len = 5\narrivals = { kind = \"offline\" }\n";
+        let run = spec(&format!("[engine]\n{engine}[workload]\n{load}")).unwrap();
+        assert_eq!(run.summary.completed, 2);
+        run.activity.max_running
+    };
+    for scheduler in ["vllm-v0", "sarathi"] {
+        assert_eq!([0.15, 0.25].map(|watermark| running(scheduler, watermark)), [2, 1], "{scheduler}");
+    }
+}
+
 #[test]
 fn the_interval_is_for_data_parallel_engines_before_0_33() {
     let of = |version: &str| {

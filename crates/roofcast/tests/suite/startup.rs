@@ -221,6 +221,31 @@ fn llama_on_an_h100_by_hand() {
     assert!((start.max_concurrency - blocks as f64 / 1000.0).abs() < 1e-9);
 }
 
+/// With one sequence the sampler is small, and the widest layer decides, here 8192 tokens of 2 B a value. Llama-3.1-8B:
+/// 2 · 4096 of the residual and normalized stream, and gate, up and their product of 14,336 each, halved by two ranks.
+/// Mixtral: for each of two experts a token has gate and up, 2 · 14,336, and the activation's result, 14,336.
+#[test]
+fn the_widest_layer_is_held_while_it_is_computed() {
+    for (name, tp, values) in [
+        ("meta-llama/Llama-3.1-8B-Instruct", 1, 2 * 4096 + 3 * 14_336),
+        ("meta-llama/Llama-3.1-8B-Instruct", 2, 2 * 4096 + 3 * 7168),
+        ("mistralai/Mixtral-8x7B-v0.1", 2, 2 * 4096 + 2 * (2 * 7168 + 7168)),
+    ] {
+        let engine = EngineSpec {
+            version: Some("0.11.0".into()),
+            max_num_seqs: Some(1),
+            max_num_batched_tokens: Some(8192),
+            ..EngineSpec::default()
+        };
+        let parallelism = RequestedParallelism { tp: Some(tp), ..RequestedParallelism::default() };
+        let options = DeploymentOptions { engine, parallelism, ..DeploymentOptions::default() };
+        let chip = Arc::new(catalog().accelerator("h200-sxm").unwrap().clone());
+        let deployment = Deployment::resolve(crate::support::model(name), chip, &options).unwrap();
+        let held = Memory::of(&deployment).ranks()[0].activation_bytes;
+        assert_eq!(held, Bytes(8192 * 2 * values), "{name}, tp {tp}");
+    }
+}
+
 /// Two ranks over PCIe have two channels that send and receive through 4 MiB; over NVLink buffers are much larger.
 #[test]
 fn ranks_hold_buffers_by_their_link() {
