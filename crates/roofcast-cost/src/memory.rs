@@ -204,6 +204,9 @@ fn rank(deployment: &Deployment, stage: usize) -> (Rank, Option<RankStatePool>) 
 /// KV bytes of a sequence of `context` tokens on one rank of stage `stage`.
 pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> Bytes {
     let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |d| sequence_bytes(d, stage, context));
+    if let Some(pool) = PagePool::packed(deployment, stage) {
+        return draft + pool.block * pool.kept(context);
+    }
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     let pooled = sglang::pools(deployment) && sglang::state_bytes(deployment, stage) > Bytes::ZERO;
     blocks

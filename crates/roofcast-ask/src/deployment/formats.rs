@@ -6,7 +6,7 @@ use super::DeploymentOptions;
 use crate::spec::EngineKind;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
-use roofcast_facts::model::{Model, Quantization, Tensor, TensorRole};
+use roofcast_facts::model::{Mixer, Model, Quantization, Tensor, TensorRole};
 use roofcast_facts::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
 
 /// Rules that give every tensor its number format.
@@ -76,7 +76,7 @@ impl Formats {
         };
         let wish = wish.or_else(|| gguf(model, options.engine.kind(), assumptions));
         let rule = rule(model, chip, wish, unquantized, options.precision.activations, assumptions)?;
-        let kv = kv(model, options.precision.kv.as_deref(), dtype)?;
+        let kv = kv(model, options.precision.kv.as_deref(), dtype, options.engine.kind())?;
         let rates = chip.peak_flops.keys().copied().collect();
         let activations = activations(&rule, chip, options.precision.activations, assumptions)?;
         Ok(Formats { rule, unquantized, base, kv, activations, rates })
@@ -321,9 +321,14 @@ fn with_activations(format: Format, activations: Option<Dtype>) -> Result<Format
     }
 }
 
-fn kv(model: &Model, wish: Option<&str>, dtype: Dtype) -> Result<KvFormat> {
+/// Format of the KV cache: the one asked for, else the checkpoint's, else the model's dtype. vLLM keeps DeepSeek-V4's
+/// vectors in 8 bits with 64 of 512 values in bf16 (`fp8_ds_mla`), the default of its attention
+/// (`_resolve_dsv4_kv_cache_dtype`, vLLM 0.33).
+fn kv(model: &Model, wish: Option<&str>, dtype: Dtype, engine: EngineKind) -> Result<KvFormat> {
+    let compresses = || model.layers.iter().any(|layer| matches!(layer.mixer, Mixer::Compressed(_)));
     match wish {
         Some(name) if !name.eq_ignore_ascii_case("auto") => name.parse(),
+        _ if engine == EngineKind::Vllm && compresses() => Ok(KvFormat::FP8),
         _ => match (model.quantization.as_ref().and_then(|q| q.kv), dtype) {
             (Some(kv), _) => Ok(kv),
             (None, Dtype::Fp32) => "fp32".parse(),

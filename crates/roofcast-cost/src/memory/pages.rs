@@ -2,14 +2,20 @@
 //! numbers of layers, whose blocks have equal bytes and come from one pool.
 //!
 //! Knows: a full-attention layer keeps `⌈L/b⌉` blocks of a request of L tokens; a layer with a window w keeps `⌈min(w
-//! − 1 + tokens in flight, L)/b⌉ + 1`; a recurrent state occupies whole blocks, one plus one for each draft, and a
-//! further one if prefixes are cached. Knows nothing about running requests; see [`roofcast_ask::kv_cache::groups`].
+//! − 1 + tokens in flight, L)/b⌉ + 1`; a layer that attends to chunks of c tokens `⌈min(c + tokens in flight, L)/b⌉`;
+//! a recurrent state occupies whole blocks, one plus one for each draft, and a further one if prefixes are cached.
+//! Layers that all keep the same tokens form one group, whatever their bytes. Blocks of DeepSeek-V4 are in
+//! [`packed`]. Knows nothing about which requests run; see [`roofcast_ask::kv_cache::groups`].
 //!
-//! Source: `v1/kv_cache_interface.py` and `_get_kv_cache_groups_uniform_page_size`, `unify_kv_cache_spec_page_size`
-//! of `v1/core/kv_cache_utils.py` in vLLM 0.11 to 0.32.
+//! Source: `v1/kv_cache_interface.py` and `_get_kv_cache_groups_uniform_type`,
+//! `_get_kv_cache_groups_uniform_page_size`, `unify_kv_cache_spec_page_size` of `v1/core/kv_cache_utils.py` in vLLM
+//! 0.11 to 0.32.
 
-use super::{block_tokens, keeps_all, parts, token_bytes};
+mod packed;
+
+use super::{block_tokens, parts, token_bytes};
 use roofcast_ask::deployment::Deployment;
+use roofcast_ask::spec::EngineKind;
 use roofcast_facts::model::Mixer;
 use roofcast_facts::units::Bytes;
 use std::collections::BTreeMap;
@@ -29,6 +35,8 @@ enum Kept {
     All,
     /// The last tokens, up to this number.
     Window(u64),
+    /// The tokens of the last chunk of this size.
+    Chunk(u64),
     /// A state of fixed size.
     State,
 }
@@ -55,33 +63,44 @@ pub struct PagePool {
 impl PagePool {
     /// Pool on a rank of `stage`; `None` if these rules do not cover a layer's cache.
     pub(super) fn of(deployment: &Deployment, stage: usize) -> Option<PagePool> {
-        let block = block_tokens(deployment);
-        let layers = layers(deployment, stage)?;
-        // A recurrent state has no bytes per token, so that it does not determine the block.
-        let page = layers.keys().map(|(_, bytes)| *bytes * block).max().filter(|page| *page > Bytes::ZERO)?;
-        let counts: Vec<u64> = layers.values().copied().collect();
-        let size = group_size(&counts)?;
-        let kind = |((kept, bytes), layers): (&(Kept, Bytes), &u64)| {
-            let more = if *kept == Kept::State { 1 } else { page.0 / (bytes.0 * block).max(1) };
-            RetentionClass { kept: *kept, groups: layers.div_ceil(size), tokens: block * more }
-        };
+        let (block, kinds) = packed::pool(deployment, stage).or_else(|| alike(deployment, stage))?;
         Some(PagePool {
-            block: page * size,
-            kinds: layers.iter().map(kind).collect(),
+            block,
+            kinds,
             in_flight: in_flight(deployment),
             state_blocks: state_blocks(deployment),
         })
     }
 
-    /// Most blocks that a request of `context` tokens occupies.
+    /// Pool of DeepSeek-V4's packed blocks in vLLM, in which windows and states take many times the bytes that they
+    /// hold; `None` for other models and engines.
+    pub(super) fn packed(deployment: &Deployment, stage: usize) -> Option<PagePool> {
+        let vllm = deployment.engine.kind() == EngineKind::Vllm && !deployment.ideal;
+        let mut blocks = deployment.stages.get(stage)?.blocks.iter();
+        let compresses = blocks.any(|(block, _)| matches!(block.mixer, Mixer::Compressed(_)));
+        if vllm && compresses { PagePool::of(deployment, stage) } else { None }
+    }
+
+    /// Most blocks that a request of `context` tokens occupies while it is computed in whole steps.
     pub(super) fn blocks(&self, context: u64) -> u64 {
+        self.with(context, self.in_flight)
+    }
+
+    /// Most blocks that a request of `context` tokens occupies between steps of one token.
+    pub(super) fn kept(&self, context: u64) -> u64 {
+        self.with(context, 0)
+    }
+
+    /// Most blocks of a request of `context` tokens, of which `in_flight` are not yet computed.
+    fn with(&self, context: u64, in_flight: u64) -> u64 {
         let of = |kind: &RetentionClass| {
             let each = match kind.kept {
                 Kept::All => context.div_ceil(kind.tokens),
                 Kept::Window(window) => {
-                    let kept = (window.saturating_sub(1) + self.in_flight).min(context);
+                    let kept = (window.saturating_sub(1) + in_flight).min(context);
                     kept.div_ceil(kind.tokens) + 1
                 }
+                Kept::Chunk(chunk) => (chunk + in_flight).min(context).div_ceil(kind.tokens),
                 Kept::State => self.state_blocks,
             };
             each * kind.groups
@@ -90,24 +109,49 @@ impl PagePool {
     }
 }
 
+/// Bytes of a block, and the groups, of layers whose pages are made equal: a layer with a smaller page has blocks of
+/// more tokens if its page divides the largest, else the page is padded.
+fn alike(deployment: &Deployment, stage: usize) -> Option<(Bytes, Vec<RetentionClass>)> {
+    let block = block_tokens(deployment);
+    let layers = layers(deployment, stage)?;
+    // A recurrent state has no bytes per token, so that it does not determine the block.
+    let token = layers.keys().map(|(_, bytes)| *bytes).max().filter(|token| *token > Bytes::ZERO)?;
+    let kept = layers.keys().next().map(|(kept, _)| *kept).filter(|kept| *kept != Kept::State)?;
+    if layers.keys().all(|(other, _)| *other == kept) {
+        let tokens: Bytes = layers.iter().map(|((_, bytes), layers)| *bytes * *layers).sum();
+        return Some((tokens * block, vec![RetentionClass { kept, groups: 1, tokens: block }]));
+    }
+    let counts: Vec<u64> = layers.values().copied().collect();
+    let size = group_size(&counts)?;
+    let kind = |((kept, bytes), layers): (&(Kept, Bytes), &u64)| {
+        let divides = *kept != Kept::State && token.0.is_multiple_of(bytes.0.max(1));
+        let tokens = if divides { block * (token.0 / bytes.0.max(1)) } else { block };
+        RetentionClass { kept: *kept, groups: layers.div_ceil(size), tokens }
+    };
+    Some((token * block * size, layers.iter().map(kind).collect()))
+}
+
 /// Number of layers by retention and by KV bytes per token on a rank; a recurrent state has 0 bytes per token.
 fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes), u64>> {
     let mut layers: BTreeMap<(Kept, Bytes), u64> = BTreeMap::new();
     let mut add = |kept, bytes, count: u64| *layers.entry((kept, bytes)).or_default() += count;
     for (block, count) in &deployment.stages.get(stage)?.blocks {
         match &block.mixer {
+            Mixer::Attention(a) | Mixer::Both(a, _) if a.index.is_some() => return None,
             Mixer::Attention(a) if a.shared_kv => {}
-            Mixer::Attention(a) if keeps_all(a) => {
-                let kept = a.window.map_or(Kept::All, Kept::Window);
+            Mixer::Attention(a) | Mixer::Both(a, _) => {
+                let kept = a.window.map(Kept::Window).or(a.chunk.map(Kept::Chunk)).unwrap_or(Kept::All);
                 add(kept, token_bytes(deployment, a), *count);
             }
             Mixer::Latent(_) => {
                 let token = block.mixer.rank_bytes(deployment.kv, 1, parts(deployment, &block.mixer));
                 add(Kept::All, token, *count);
             }
-            Mixer::Attention(_) | Mixer::Compressed(_) | Mixer::Both(..) => return None,
-            mixer if mixer.recurrence().is_some() => add(Kept::State, Bytes::ZERO, *count),
+            Mixer::Compressed(_) => return None,
             _ => {}
+        }
+        if block.mixer.recurrence().is_some() {
+            add(Kept::State, Bytes::ZERO, *count);
         }
     }
     Some(layers)

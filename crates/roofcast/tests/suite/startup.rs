@@ -547,3 +547,36 @@ fn sequences_are_each_ranks_own() {
     };
     assert_eq!((seats("vllm"), seats("sglang")), (8 * 256, 256));
 }
+
+/// DeepSeek-V4-Flash under vLLM 0.22 with steps of 16,384 tokens (github.com/vllm-project/vllm/issues/44376: "6.66 GiB
+/// KV cache is needed", "the estimated maximum model length is 13528"). A block has 22 pages of 64 · 584 B, 64 · 132 B
+/// and 2 · 584 B, each in multiples of 576 B: 22 · (37,440 + 8640 + 1728). 30,000 tokens are ⌈30,000/256⌉ = 118 blocks
+/// of entries, 2 · (⌈(127 + 16,384)/64⌉ + 1) = 518 of windows, ⌈(7 + 16,384)/4⌉ + 1 = 4099 and ⌈(127 + 16,384)/8⌉ + 1 =
+/// 2065 of states. From 0.30 on pages are not padded to each other: 21 · (37,440 + 8640) + 20 · 1728 B, and 32,768
+/// tokens are in flight.
+#[test]
+fn compressors_keep_a_state_per_token_in_flight() {
+    let start = |version: &str, blocks: u64, block: u64| {
+        let engine = EngineSpec {
+            version: Some(version.into()),
+            max_model_len: Some(30_000),
+            max_num_batched_tokens: Some(16_384),
+            kv_cache_memory_bytes: Some(blocks * block),
+            ..EngineSpec::default()
+        };
+        let chip = Arc::new(catalog().accelerator("gh200").unwrap().clone());
+        let model = crate::support::model("deepseek-ai/DeepSeek-V4-Flash");
+        let parallelism = RequestedParallelism { tp: Some(2), ..RequestedParallelism::default() };
+        let options = DeploymentOptions { engine, parallelism, ..DeploymentOptions::default() };
+        let d = Deployment::resolve(model, chip, &options).unwrap();
+        assert_eq!(d.kv.name, "fp8");
+        Memory::of(&d).start(0)
+    };
+    let padded = 22 * (37_440 + 8640 + 1728);
+    let refusal = start("0.22.0", 5554, padded).refusal.unwrap();
+    assert_eq!(refusal.needed_bytes, Bytes((118 + 518 + 4099 + 2065) * padded));
+    assert_eq!((format!("{:.2}", gib(refusal.needed_bytes)).as_str(), refusal.longest), ("6.66", 13_528));
+    let packed = 21 * (37_440 + 8640) + 20 * 1728;
+    let blocks = 118 + 2 * (30_000_u64.div_ceil(64) + 1) + (30_000 / 4 + 1) + (30_000 / 8 + 1);
+    assert_eq!(start("0.30.0", 2 * blocks, packed).max_concurrency, 2.0);
+}

@@ -26,8 +26,13 @@ pub struct Indexer {
 
 impl Indexer {
     /// Bytes of one key in vLLM's indexer cache: fp8 with an fp32 scale per 128 values (`DeepseekV32IndexerCache`).
-    pub(crate) fn key_bytes(head_dim: u64) -> u64 {
+    pub fn key_bytes(head_dim: u64) -> u64 {
         head_dim + 4 * head_dim.div_ceil(128)
+    }
+
+    /// Width of the cached key.
+    pub fn width(&self) -> u64 {
+        self.head_dim
     }
 
     /// Bytes of the index keys of `context` tokens.
