@@ -31,8 +31,36 @@ pub(super) struct Conventions {
     /// Rules in order of precedence: the first rule whose words occur in an id applies.
     #[serde(rename = "format")]
     formats: Vec<ConventionRule>,
+    /// Modules that publishers leave in 16 bits.
+    kept: Vec<Kept>,
     /// Families that are not in the catalog, each with the reason.
     refused: Vec<Refused>,
+}
+
+/// Modules that publishers leave in 16 bits when they quantize models of a family.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Kept {
+    /// Organisations that publish the checkpoints.
+    organisations: Vec<String>,
+    /// Weight formats, in the spelling of `--weights`.
+    weights: Vec<String>,
+    /// Beginnings of the models' names, without organisation.
+    models: Vec<String>,
+    /// Names and patterns of the modules.
+    pub(super) modules: Vec<String>,
+    /// Checkpoint or recipe whose list of modules is taken.
+    pub(super) like: String,
+    /// Web address of the list.
+    source: String,
+}
+
+impl Kept {
+    /// Sentence for reports.
+    pub(super) fn said(&self) -> String {
+        let modules: Vec<&str> = self.modules.iter().map(|m| m.trim_matches(['*', '.'])).collect();
+        format!("{} in 16 bits, as in {}", modules.join(", "), self.like)
+    }
 }
 
 /// Families whose architecture is not modelled.
@@ -92,6 +120,9 @@ pub(super) fn conventions() -> Result<&'static Conventions> {
     let parse = || {
         let rules: Conventions = toml::from_str(TEXT).map_err(|e| Error::toml(PLACE, TEXT, "", &e))?;
         rules.formats.iter().try_for_each(ConventionRule::check)?;
+        if let Some(kept) = rules.kept.iter().find(|kept| kept.source.is_empty()) {
+            return Err(Error::field(PLACE, "kept", &kept.like, "modules with a source"));
+        }
         Ok(rules)
     };
     RULES.get_or_init(parse).as_ref().map_err(Clone::clone)
@@ -103,6 +134,18 @@ impl Conventions {
         let wanted = canonical(name);
         let named = |r: &&Refused| r.names.iter().any(|n| wanted.starts_with(&canonical(n)));
         self.refused.iter().find(named).map(|r| r.why.as_str())
+    }
+
+    /// Modules that `organisation`, or any of the publishers if it is `None`, leaves in 16 bits in checkpoints of the
+    /// model `id` in the format `weights`.
+    pub(super) fn kept(&self, organisation: Option<&str>, id: &str, weights: &str) -> Option<&Kept> {
+        let name = short(id).to_ascii_lowercase();
+        self.kept.iter().find(|kept| {
+            let publishes = |asked: &str| kept.organisations.iter().any(|o| o.eq_ignore_ascii_case(asked));
+            organisation.is_none_or(publishes)
+                && kept.weights.iter().any(|w| w == weights)
+                && kept.models.iter().any(|start| name.starts_with(&start.to_ascii_lowercase()))
+        })
     }
 
     /// Removes an API service's suffix after the colon: `llama-3.3-70b-instruct:free`.
@@ -283,6 +326,24 @@ mod tests {
     fn read(name: &str) -> (String, String) {
         let reading = conventions().unwrap().read(name).unwrap_or_else(|| panic!("{name}"));
         (reading.base, reading.rule.said())
+    }
+
+    /// A publisher's rule holds for its own checkpoints of the family, in its format.
+    #[test]
+    fn publishers_keep_modules_in_sixteen_bits() {
+        let modules = |organisation, id, weights| {
+            conventions().unwrap().kept(organisation, id, weights).map(|kept| kept.modules.join(" "))
+        };
+        let hybrid = Some("*.self_attn* *.linear_attn* *.shared_expert*".to_owned());
+        assert_eq!(modules(Some("nvidia"), "Qwen/Qwen3.8-2.4T-A95B", "nvfp4"), hybrid);
+        assert_eq!(modules(None, "Qwen/Qwen3.8-2.4T-A95B", "nvfp4"), hybrid);
+        assert_eq!(
+            modules(Some("RedHatAI"), "Qwen/Qwen3-Next-80B-A3B-Instruct", "fp8-dynamic"),
+            Some("*.linear_attn*".to_owned())
+        );
+        assert_eq!(modules(Some("someone"), "Qwen/Qwen3.8-2.4T-A95B", "nvfp4"), None);
+        assert_eq!(modules(Some("nvidia"), "Qwen/Qwen3-32B", "nvfp4"), None);
+        assert_eq!(modules(Some("nvidia"), "Qwen/Qwen3.8-2.4T-A95B", "fp8"), None);
     }
 
     #[test]

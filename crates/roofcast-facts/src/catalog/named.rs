@@ -3,7 +3,7 @@
 //! Knows: the order of ever looser readings of a name, and the assumption to report if the name is not the entry's
 //! own. [`super::names`] compares names; [`super::conventions`] knows the words for formats.
 
-use super::conventions::{ConventionRule, Conventions, conventions};
+use super::conventions::{ConventionRule, Conventions, Kept, conventions};
 use super::entries::Slot;
 use super::names::{self, Match};
 use super::{Catalog, ModelEntry};
@@ -57,10 +57,18 @@ impl NamedEntry<'_> {
                 weights => {
                     let known = model.published.iter().find(|(_, q)| q.format.name == weights.name());
                     let known = known.map(|(_, quantization)| quantization.clone());
-                    let kv = rule.kv_format()?;
-                    model.quantization = Some(known.unwrap_or_else(|| Quantization::named(weights, kv)));
+                    let named = Quantization::named(weights, rule.kv_format()?);
+                    let organisation = self.name.rsplit_once('/').map_or("", |(before, _)| before);
+                    let kept = conventions()?.kept(Some(organisation), &self.entry.id, weights.name());
+                    let kept = kept.filter(|_| known.is_none());
+                    model.assumptions.extend(kept.map(Kept::said));
+                    let named = named.keeping(kept.map_or(&[], |kept| &kept.modules));
+                    model.quantization = Some(known.unwrap_or(named));
                 }
             }
+        }
+        if self.format.is_none() && model.quantization.is_none() {
+            self.add_kept(&mut model)?;
         }
         if let Some(count) = self.experts {
             model = pruned::keep(model, count);
@@ -68,6 +76,18 @@ impl NamedEntry<'_> {
         model.checkpoint = self.checkpoint;
         model.assumptions.extend(self.assumption.clone());
         Ok(model)
+    }
+
+    /// Adds the checkpoint in NVFP4 as publishers of the family would make it, if none is in the catalog.
+    fn add_kept(&self, model: &mut Model) -> Result<()> {
+        let weights: WeightFormat = "nvfp4".parse()?;
+        let known =
+            model.published.iter().any(|(_, quantization)| quantization.format.name == weights.name());
+        let kept = conventions()?.kept(None, &self.entry.id, weights.name()).filter(|_| !known);
+        model.published.extend(
+            kept.map(|kept| (kept.like.clone(), Quantization::named(weights, None).keeping(&kept.modules))),
+        );
+        Ok(())
     }
 
     /// Name of the weight format that the model's name contains.

@@ -63,6 +63,12 @@ impl Quantization {
         }
     }
 
+    /// Leaves `modules`, names and patterns, in 16 bits.
+    pub(crate) fn keeping(mut self, modules: &[String]) -> Quantization {
+        modules.iter().for_each(|module| self.ignored.add(module));
+        self
+    }
+
     /// Format that the checkpoint's id names.
     pub fn by_id(&self) -> Option<WeightFormat> {
         self.by_id
