@@ -92,6 +92,8 @@ pub struct PipelineStage {
     pub embedding_row: Bytes,
     /// Bytes of weights on one rank.
     pub weight_bytes: Bytes,
+    /// Mixer and number of multi-token-prediction layers, if they draft; they are not among `blocks`.
+    pub ahead: Option<(Mixer, u64)>,
 }
 
 /// Work of one rank for one layer.

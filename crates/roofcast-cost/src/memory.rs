@@ -207,16 +207,16 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
     if let Some(pool) = PagePool::packed(deployment, stage) {
         return draft + pool.block * pool.kept(context);
     }
-    let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     let pooled = sglang::pools(deployment) && sglang::state_bytes(deployment, stage) > Bytes::ZERO;
-    blocks
-        .iter()
-        .map(|(b, layers)| {
-            let parts = parts(deployment, &b.mixer);
-            let kept = b.mixer.rank_bytes(deployment.kv, context, parts);
+    pages::mixers(deployment, stage)
+        .into_iter()
+        .flatten()
+        .map(|(mixer, layers)| {
+            let parts = parts(deployment, mixer);
+            let kept = mixer.rank_bytes(deployment.kv, context, parts);
             let kept =
-                if pooled { kept.saturating_sub(b.mixer.rank_bytes(deployment.kv, 0, parts)) } else { kept };
-            (kept + block_slack(deployment, &b.mixer, context)) * *layers
+                if pooled { kept.saturating_sub(mixer.rank_bytes(deployment.kv, 0, parts)) } else { kept };
+            (kept + block_slack(deployment, mixer, context)) * layers
         })
         .fold(draft, |all, layers| all + layers)
 }

@@ -60,6 +60,8 @@ pub struct Model {
     pub checkpoint: Checkpoint,
     /// Vision tower that is loaded along with the text model.
     pub tower: Option<Tower>,
+    /// Number of multi-token-prediction layers of the checkpoint, which `layers` does not have.
+    pub ahead: u64,
     /// Assumptions about values that the config does not state, as sentences for reports.
     pub assumptions: Vec<String>,
 }
@@ -132,6 +134,26 @@ pub struct Parameters {
 }
 
 impl Model {
+    /// Layer in place of each multi-token-prediction layer, with the index of the layer that it copies: the last one
+    /// with attention, of compressed attention its window alone. `None` if the checkpoint has none.
+    pub fn layer_ahead(&self) -> Option<(usize, Layer)> {
+        let attends = |layer: &Layer| {
+            matches!(layer.mixer, Mixer::Attention(_) | Mixer::Latent(_) | Mixer::Compressed(_))
+        };
+        let index = self.held_layers().iter().rposition(attends).filter(|_| self.ahead > 0)?;
+        let mut layer = self.layers.get(index)?.clone();
+        if let Mixer::Compressed(attention) = &mut layer.mixer {
+            attention.ratio = None;
+            attention.indexer = None;
+        }
+        Some((index, layer))
+    }
+
+    /// Sentence for reports on multi-token-prediction layers that are left out.
+    pub fn without_ahead(ahead: u64) -> String {
+        format!("{ahead} multi-token-prediction layers are not counted")
+    }
+
     /// Sets the bytes per element of every recurrent state. Returns true if the model has such a state.
     pub fn set_state_element(&mut self, bytes: u64) -> bool {
         let set = self.layers.iter_mut().map(|layer| layer.mixer.set_state_element(bytes));

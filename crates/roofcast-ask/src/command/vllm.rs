@@ -166,7 +166,16 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
             command.set("engine.speculative.draft_cost", 0.0);
             command.notes.push(rate.to_owned());
         }
-        (method, _) => command.notes.push(format!("{rate} and, of {method}, --draft-cost")),
+        (method, model) => {
+            command.notes.push(format!("{rate} and, of {method}, --draft-cost"));
+            // Layers of the checkpoint draft under `mtp`, or Gemma 4's assistant models.
+            let apart = |model: &&str| !method.ends_with("mtp") || model.contains("assistant");
+            if let Some(model) = model.filter(apart) {
+                command.notes.push(format!(
+                    "the drafter {model} is not in memory: its weights and its layers' cache take room beside the model's"
+                ));
+            }
+        }
     }
     Ok(())
 }

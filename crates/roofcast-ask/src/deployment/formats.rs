@@ -92,6 +92,11 @@ impl Formats {
         }
     }
 
+    /// Format of tensors that are not quantized.
+    pub(super) fn unquantized(&self) -> Format {
+        self.unquantized
+    }
+
     /// Adapts a checkpoint's format to this chip: weight-only quantization if the chip cannot compute in it.
     fn adapted(&self, format: Format) -> Format {
         let format = with_activations(format, self.activations).unwrap_or(format);

@@ -6,7 +6,7 @@ use super::formats::Formats;
 use super::{Block, Deployment, ExpertShard, Gemm, Held, PipelineStage};
 use crate::spec::{EncoderTpMode, EngineKind};
 use roofcast_facts::error::Result;
-use roofcast_facts::model::{Ffn, Layer, Mixer, OperatorKind, Split, Tensor, TensorRole};
+use roofcast_facts::model::{Ffn, Layer, Mixer, Model, OperatorKind, Split, Tensor, TensorRole};
 use roofcast_facts::precision::{Dtype, Format};
 use roofcast_facts::units::Bytes;
 
@@ -41,11 +41,48 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
         let weight_bytes = share.held + tower + absorbed(share.deployment, &blocks);
         total += share.whole;
         tensors = share.tensors;
-        deployment.stages.push(PipelineStage { blocks, outer, embedding_row, weight_bytes });
+        deployment.stages.push(PipelineStage { blocks, outer, embedding_row, weight_bytes, ahead: None });
     }
+    total += ahead(deployment, formats);
     deployment.weight_bytes = total;
     deployment.tensors = tensors;
     Ok(())
+}
+
+/// Adds the weights of multi-token-prediction layers that draft to the last stage, and returns their bytes, each
+/// counted once. Engines run them with drafts of neither another model nor n-grams; published checkpoints of 4 bits
+/// keep them in 16 (`mtp*` and the layers beyond the last in the `exclude_modules` of NVIDIA's).
+fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
+    let model = deployment.model.clone();
+    let own = deployment
+        .engine
+        .speculative
+        .as_ref()
+        .is_some_and(|spec| spec.draft_model.is_none() && spec.draft_cost != Some(0.0));
+    let counts = own && !deployment.ideal && !deployment.is_nominal();
+    let runs = counts && deployment.engine.kind() != EngineKind::LlamaCpp;
+    let Some((index, layer)) = model.layer_ahead().filter(|_| runs) else { return Bytes::ZERO };
+    let share = Share { deployment, formats, held: Bytes::ZERO, whole: Bytes::ZERO, tensors: Vec::new() };
+    let bits = |tensor: &Tensor| {
+        let width = formats.of(&model, tensor, Some(index), false).width;
+        if width.as_f64() < 8.0 { formats.unquantized().width } else { width }
+    };
+    // The projection of a token's embedding and the last hidden state, side by side.
+    let joined = formats.unquantized().width.bytes(2 * u128::from(model.hidden) * u128::from(model.hidden));
+    let tensors = layer.tensors(model.hidden);
+    let held: Bytes = tensors.iter().map(|tensor| bits(tensor).bytes(share.share_of(tensor))).sum();
+    let whole: Bytes = tensors.iter().map(|tensor| bits(tensor).bytes(tensor.elements())).sum();
+    if let Some(stage) = deployment.stages.last_mut() {
+        stage.weight_bytes += (held + joined) * model.ahead;
+        stage.ahead = Some((layer.mixer, model.ahead));
+    }
+    let omitted = Model::without_ahead(model.ahead);
+    deployment.assumptions.retain(|sentence| *sentence != omitted);
+    deployment.assumptions.push(format!(
+        "{} multi-token-prediction layers draft: their weights and cache are counted, as layers like the last",
+        model.ahead
+    ));
+    (whole + joined) * model.ahead
 }
 
 impl Deployment {

@@ -131,27 +131,34 @@ fn alike(deployment: &Deployment, stage: usize) -> Option<(Bytes, Vec<RetentionC
     Some((token * block * size, layers.iter().map(kind).collect()))
 }
 
+/// Mixers of a stage's layers and of multi-token-prediction layers that draft, with their numbers.
+pub(super) fn mixers(deployment: &Deployment, stage: usize) -> Option<impl Iterator<Item = (&Mixer, u64)>> {
+    let stage = deployment.stages.get(stage)?;
+    let ahead = stage.ahead.iter().map(|(mixer, layers)| (mixer, *layers));
+    Some(stage.blocks.iter().map(|(block, layers)| (&block.mixer, *layers)).chain(ahead))
+}
+
 /// Number of layers by retention and by KV bytes per token on a rank; a recurrent state has 0 bytes per token.
 fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes), u64>> {
     let mut layers: BTreeMap<(Kept, Bytes), u64> = BTreeMap::new();
     let mut add = |kept, bytes, count: u64| *layers.entry((kept, bytes)).or_default() += count;
-    for (block, count) in &deployment.stages.get(stage)?.blocks {
-        match &block.mixer {
+    for (mixer, count) in mixers(deployment, stage)? {
+        match mixer {
             Mixer::Attention(a) | Mixer::Both(a, _) if a.index.is_some() => return None,
             Mixer::Attention(a) if a.shared_kv => {}
             Mixer::Attention(a) | Mixer::Both(a, _) => {
                 let kept = a.window.map(Kept::Window).or(a.chunk.map(Kept::Chunk)).unwrap_or(Kept::All);
-                add(kept, token_bytes(deployment, a), *count);
+                add(kept, token_bytes(deployment, a), count);
             }
             Mixer::Latent(_) => {
-                let token = block.mixer.rank_bytes(deployment.kv, 1, parts(deployment, &block.mixer));
-                add(Kept::All, token, *count);
+                let token = mixer.rank_bytes(deployment.kv, 1, parts(deployment, mixer));
+                add(Kept::All, token, count);
             }
             Mixer::Compressed(_) => return None,
             _ => {}
         }
-        if block.mixer.recurrence().is_some() {
-            add(Kept::State, Bytes::ZERO, *count);
+        if mixer.recurrence().is_some() {
+            add(Kept::State, Bytes::ZERO, count);
         }
     }
     Some(layers)

@@ -288,6 +288,7 @@ fn shape(model: Model) -> Model {
         published: Vec::new(),
         checkpoint: Checkpoint::default(),
         tower: None,
+        ahead: 0,
         assumptions: Vec::new(),
         ..model
     }

@@ -216,6 +216,7 @@ impl<'a> Reader<'a> {
             stored: None,
             checkpoint: super::Checkpoint::default(),
             tower: Tower::read(&self.keys, self.model_type, self.hidden),
+            ahead: self.ahead()?,
             assumptions: self.assumptions,
         };
         let patterns = model.quantization.as_ref().map_or(0, Quantization::patterns) * model.layers.len();
@@ -252,6 +253,11 @@ impl<'a> Reader<'a> {
         Ok(passes)
     }
 
+    /// Number of multi-token-prediction layers.
+    fn ahead(&self) -> Result<u64> {
+        self.keys.count_or_zero(&["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"])
+    }
+
     /// Notes the parts of a checkpoint that the model omits, and its dtype if engines load another one.
     fn note_what_is_left_out(&mut self) -> Result<()> {
         if self.keys.any(&["vision_config", "audio_config", "vision_tower"]).is_some() {
@@ -259,10 +265,9 @@ impl<'a> Reader<'a> {
                 "parameters of the text model alone: towers for images or sound are not among them".into(),
             );
         }
-        let ahead = ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules"];
-        let ahead = self.keys.count_or_zero(&ahead)?;
+        let ahead = self.ahead()?;
         if ahead > 0 {
-            self.assumptions.push(format!("{ahead} multi-token-prediction layers are not counted"));
+            self.assumptions.push(Model::without_ahead(ahead));
         }
         match self.named_dtype()? {
             Some("bfloat16" | "float16" | "half" | "auto") | None => {}

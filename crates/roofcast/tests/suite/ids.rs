@@ -196,3 +196,29 @@ fn every_measured_id_resolves() {
     }
     assert!(missing.is_empty(), "{} ids:\n{}", missing.len(), Vec::from_iter(missing).join("\n"));
 }
+
+/// NVIDIA quantizes the experts alone of a hybrid: attention, delta nets and shared experts stay in 16 bits, also where
+/// only the format is asked for; another publisher's name means every linear layer.
+#[test]
+fn publishers_keep_parts_in_sixteen_bits() {
+    let formats = |name: &str| {
+        let model = catalog().named(name).unwrap().model().unwrap();
+        let own =
+            model.quantization.clone().or_else(|| model.published.first().map(|(_, q)| q.clone())).unwrap();
+        let of = |word: &str| {
+            let layers = model.layers.iter().enumerate();
+            let mut found = layers.flat_map(|(index, layer)| {
+                let tensors = layer.tensors(model.hidden).into_iter();
+                tensors.filter(|t| t.name.contains(word)).map(move |t| (index, t)).collect::<Vec<_>>()
+            });
+            let (index, tensor) = found.next().unwrap();
+            own.format(&tensor, Some(index)).map_or("16 bits", |format| format.name)
+        };
+        ["self_attn.q_proj", "linear_attn.out_proj", "shared_experts.up_proj", "mlp.experts"].map(of)
+    };
+    let kept = ["16 bits", "16 bits", "16 bits", "nvfp4"];
+    assert_eq!(formats("nvidia/Qwen3.8-2.4T-A95B-NVFP4"), kept);
+    assert_eq!(formats("nvidia/Qwen3.5-122B-A10B-NVFP4"), kept);
+    assert_eq!(formats("someone/Qwen3.5-122B-A10B-NVFP4"), ["nvfp4"; 4]);
+    assert_eq!(formats("RedHatAI/Qwen3.5-122B-A10B-NVFP4"), ["nvfp4", "16 bits", "nvfp4", "nvfp4"]);
+}

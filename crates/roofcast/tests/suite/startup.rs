@@ -580,3 +580,38 @@ fn compressors_keep_a_state_per_token_in_flight() {
     let blocks = 118 + 2 * (30_000_u64.div_ceil(64) + 1) + (30_000 / 4 + 1) + (30_000 / 8 + 1);
     assert_eq!(start("0.30.0", 2 * blocks, packed).max_concurrency, 2.0);
 }
+
+/// MiMo-7B has one multi-token-prediction layer like its 36 others (hidden 4096, 32 and 8 heads of 128 with biases,
+/// 11,008 wide), and a projection of two hidden states. If it drafts, a rank holds its weights in 2 B, and a token has
+/// 37 times 2 · 8 · 128 values of 2 B; with n-grams or another drafter it is left out, which the answer says.
+#[test]
+fn layers_that_draft_are_in_memory() {
+    let of = |drafts: Option<f64>| {
+        let speculative = drafts.map(|cost| SpeculativeSpec {
+            num_speculative_tokens: 1,
+            acceptance_rate: None,
+            acceptance_length: None,
+            acceptance: None,
+            acceptance_by_position: None,
+            accepted_per_position: None,
+            draft_model: None,
+            draft_cost: Some(cost),
+        });
+        let engine = EngineSpec { speculative, ..EngineSpec::default() };
+        let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+        let model = crate::support::model("XiaomiMiMo/MiMo-7B-Base");
+        Deployment::resolve(model, chip, &DeploymentOptions { engine, ..DeploymentOptions::default() })
+            .unwrap()
+    };
+    let weights = |d: &Deployment| Memory::of(d).ranks()[0].weight_bytes;
+    let (without, with) = (of(None), of(Some(0.05)));
+    let attention = 2 * 4096 * 4096 + 2 * 1024 * 4096 + 4096 + 2 * 1024;
+    let layer = attention + 3 * 4096 * 11_008 + 2 * 4096;
+    assert_eq!(weights(&with), weights(&without) + Bytes(2 * (layer + 2 * 4096 * 4096)));
+    assert_eq!(with.weight_bytes, without.weight_bytes + Bytes(2 * (layer + 2 * 4096 * 4096)));
+    assert_eq!(memory::sequence_bytes(&with, 0, 1600), Bytes(1600 * 37 * 4096));
+    assert_eq!(weights(&of(Some(0.0))), weights(&without));
+    let says = |d: &Deployment, words: &str| d.assumptions.iter().any(|sentence| sentence.contains(words));
+    assert!(says(&without, "1 multi-token-prediction layers are not counted"));
+    assert!(says(&with, "are counted") && !says(&with, "not counted"));
+}

@@ -9,7 +9,7 @@
 //! `_get_kv_cache_groups_uniform_groups` and `_get_kv_cache_config_deepseek_v4` of `v1/core/kv_cache_utils.py` in vLLM
 //! 0.22 to 0.28; `_get_packed_kv_cache_groups` of the same file in 0.30, of `v1/core/kv_cache_planning.py` in 0.33.
 
-use super::{Kept, RetentionClass};
+use super::{Kept, RetentionClass, mixers};
 use roofcast_ask::deployment::Deployment;
 use roofcast_facts::model::Mixer;
 use roofcast_facts::model::mixer::{Compressed, Indexer};
@@ -76,8 +76,8 @@ pub(super) fn pool(deployment: &Deployment, stage: usize) -> Option<(Bytes, Vec<
 fn buckets(deployment: &Deployment, stage: usize) -> Option<Vec<Bucket>> {
     let mut buckets: BTreeMap<(Kept, u64), BTreeMap<u64, u64>> = BTreeMap::new();
     let plain = deployment.kv.width.as_f64() > 8.0;
-    for (block, layers) in &deployment.stages.get(stage)?.blocks {
-        let Mixer::Compressed(layer) = &block.mixer else { return None };
+    for (mixer, layers) in mixers(deployment, stage)? {
+        let Mixer::Compressed(layer) = mixer else { return None };
         for (kept, tokens, page) in pages(layer, plain) {
             *buckets.entry((kept, tokens)).or_default().entry(page).or_default() += layers;
         }

@@ -42,6 +42,7 @@ impl Tower {
             stored: None,
             checkpoint: Checkpoint::Named,
             tower: None,
+            ahead: 0,
             assumptions: Vec::new(),
         })
     }
