@@ -51,7 +51,7 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
 
 /// Adds the weights of multi-token-prediction layers that draft to the last stage, and returns their bytes, each
 /// counted once. Engines run them with drafts of neither another model nor n-grams; published checkpoints of 4 bits
-/// keep them in 16 (`mtp*` and the layers beyond the last in the `exclude_modules` of NVIDIA's).
+/// keep them in 16 (`mtp*` and the layers beyond the last in the `exclude_modules` of NVIDIA's), except AutoRound's.
 fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     let model = deployment.model.clone();
     let own = deployment
@@ -63,9 +63,10 @@ fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     let runs = counts && deployment.engine.kind() != EngineKind::LlamaCpp;
     let Some((index, layer)) = model.layer_ahead().filter(|_| runs) else { return Bytes::ZERO };
     let share = Share { deployment, formats, held: Bytes::ZERO, whole: Bytes::ZERO, tensors: Vec::new() };
+    let rounded = model.name.to_ascii_lowercase().contains("autoround");
     let bits = |tensor: &Tensor| {
         let width = formats.of(&model, tensor, Some(index), false).width;
-        if width.as_f64() < 8.0 { formats.unquantized().width } else { width }
+        if width.as_f64() < 8.0 && !rounded { formats.unquantized().width } else { width }
     };
     // The projection of a token's embedding and the last hidden state, side by side.
     let joined = formats.unquantized().width.bytes(2 * u128::from(model.hidden) * u128::from(model.hidden));

@@ -4,6 +4,8 @@
 //! (vocabularies) are skipped; short arrays of numbers are kept. Source: `docs/gguf.md` of ggml and the type traits
 //! of `ggml.c`.
 
+mod keys;
+
 use super::{MOST_DIMENSIONS, MOST_TENSORS, Stored, elements};
 use crate::error::{Error, Result};
 use crate::model::{Model, StoredFormats, config as reader};
@@ -252,18 +254,10 @@ pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
     let architecture = architecture.ok_or_else(|| {
         Error::field(place, "general.architecture", "missing", "a GGUF of a language model")
     })?;
-    let get = |key: &str| header.metadata.get(&format!("{architecture}.{key}"));
     known(place, architecture, header)?;
     let shape = |name: &str| header.tensors.iter().find(|t| t.name == name).map(|t| t.shape.clone());
-    let mut config = Map::new();
-    let model_type = model_type(architecture);
-    config.insert("model_type".into(), json!(model_type));
+    let mut config = keys::translated(architecture, header);
     config.insert("torch_dtype".into(), json!("float16"));
-    for (ours, theirs) in KEYS {
-        if let Some(value) = get(theirs) {
-            config.insert((*ours).into(), value.clone());
-        }
-    }
     let vocab = shape("token_embd.weight").and_then(|s| s.first().copied());
     config.insert("vocab_size".into(), json!(vocab));
     config.insert("tie_word_embeddings".into(), json!(shape("output.weight").is_none()));
@@ -284,7 +278,7 @@ pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
 /// Refuses an architecture that is not known where its keys say more than a Llama's: recurrences, experts, latents,
 /// indexers.
 fn known(place: &str, architecture: &str, header: &Header) -> Result<()> {
-    if reader::standing(model_type(architecture)) != reader::Standing::Unknown {
+    if reader::standing(keys::model_type(architecture)) != reader::Standing::Unknown {
         return Ok(());
     }
     let more = ["ssm.", "expert", "lora_rank", "_mla", "indexer", "wkv", "shortconv", "linear_attn", "kda."];
@@ -343,6 +337,10 @@ const TENSORS: &[(&str, &[&str])] = &[
     ("attn_kv_a_mqa", &["self_attn.kv_a_proj_with_mqa"]),
     ("attn_kv_b", &["self_attn.kv_b_proj"]),
     ("attn_k_b", &["self_attn.kv_b_proj"]),
+    ("ssm_in", &["mamba.in_proj"]),
+    ("ssm_x", &["mamba.x_proj"]),
+    ("ssm_dt", &["mamba.dt_proj"]),
+    ("ssm_out", &["mamba.out_proj"]),
     ("ffn_gate", &["mlp.gate_proj"]),
     ("ffn_up", &["mlp.up_proj"]),
     ("ffn_down", &["mlp.down_proj"]),
@@ -354,48 +352,3 @@ const TENSORS: &[(&str, &[&str])] = &[
     ("ffn_up_shexp", &["mlp.shared_experts.up_proj"]),
     ("ffn_down_shexp", &["mlp.shared_experts.down_proj"]),
 ];
-
-/// Keys of a `config.json` and their GGUF names without the architecture's prefix.
-const KEYS: &[(&str, &str)] = &[
-    ("num_hidden_layers", "block_count"),
-    ("hidden_size", "embedding_length"),
-    ("intermediate_size", "feed_forward_length"),
-    ("num_attention_heads", "attention.head_count"),
-    ("num_key_value_heads", "attention.head_count_kv"),
-    ("head_dim", "attention.key_length"),
-    ("max_position_embeddings", "context_length"),
-    ("sliding_window", "attention.sliding_window"),
-    ("num_experts", "expert_count"),
-    ("num_experts_per_tok", "expert_used_count"),
-    ("moe_intermediate_size", "expert_feed_forward_length"),
-    ("n_shared_experts", "expert_shared_count"),
-    ("first_k_dense_replace", "leading_dense_block_count"),
-    ("kv_lora_rank", "attention.kv_lora_rank"),
-    ("q_lora_rank", "attention.q_lora_rank"),
-];
-
-/// Hugging Face's `model_type` of an architecture that llama.cpp spells differently.
-fn model_type(architecture: &str) -> &str {
-    match architecture {
-        "qwen2moe" => "qwen2_moe",
-        "qwen3moe" => "qwen3_moe",
-        "qwen2vl" => "qwen2_vl",
-        "qwen3vl" => "qwen3_vl_text",
-        "qwen3vlmoe" => "qwen3_vl_moe_text",
-        "phi2" => "phi",
-        "hunyuan-dense" => "hunyuan_v1_dense",
-        "hunyuan-moe" => "hunyuan_v1_moe",
-        "ernie4_5-moe" => "ernie4_5_moe",
-        "exaone-moe" => "exaone_moe",
-        "glm4moe" => "glm4_moe",
-        "minimax-m2" => "minimax_m2",
-        "mistral3" => "ministral3",
-        "bailingmoe" => "bailing_moe",
-        "bailingmoe2" => "bailing_moe_v2",
-        "gptneox" => "gpt_neox",
-        "gpt-oss" => "gpt_oss",
-        "gemma3" => "gemma3_text",
-        "command-r" => "cohere",
-        other => other,
-    }
-}
