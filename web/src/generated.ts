@@ -420,6 +420,7 @@ export interface Current {
   forecast: Metrics;
   limit: Metrics;
   slower: number;
+  notes: string[];
   now: ChangedDeployment;
   changes: ChangedDeployment[];
 }
@@ -1141,6 +1142,7 @@ export interface Run {
   terms: Terms;
   limit_share: number | null;
   advice: string;
+  notes: string[];
 }
 
 export interface ScalingUse {

@@ -45,7 +45,7 @@ use empirical::LengthSide;
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::preset::Preset;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ const MOST_PRIORITIES: usize = 1000;
 const MOST_MAX_TOKENS: u64 = 100_000_000;
 
 /// `[workload]`, with the values of its preset filled in.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Workload {
     /// Number of requests in a run; if `None`, [`DEFAULT_REQUESTS`], or all requests of a trace.
@@ -83,8 +83,10 @@ pub struct Workload {
     pub adapters: Option<Adapters>,
     /// Relative weight of each priority, starting with priority 0, the most urgent; if empty, all requests have
     /// priority 0.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub priorities: Vec<f64>,
-    /// Classes of requests; if empty, all requests are of one kind.
+    /// Classes of requests; if empty, all requests are of one kind. Results, which carry a workload, have none.
+    #[serde(skip_serializing)]
     pub classes: Vec<Class>,
     /// The client's `max_tokens`, which cuts longer outputs; if `None`, each request asks for exactly the number of
     /// tokens that it generates.

@@ -10,7 +10,6 @@ mod listen;
 pub(crate) mod measure;
 mod models;
 mod question;
-mod results;
 mod routes;
 mod work;
 

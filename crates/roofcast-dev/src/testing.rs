@@ -4,7 +4,6 @@
 //! memory. Knows nothing about right answers.
 
 use roofcast_ask::deployment::{Deployment, DeploymentOptions};
-use roofcast_ask::parallelism::RequestedParallelism;
 use roofcast_ask::spec::Spec;
 use roofcast_ask::workload::request::OWN_SEGMENTS;
 use roofcast_ask::workload::trace::TraceFormat;
@@ -18,8 +17,8 @@ use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::Error;
 use roofcast_facts::model::{Quantization, config as reader};
 use roofcast_facts::record::{self, Records, csv};
-use roofcast_plan::measurement;
 use roofcast_plan::measurement::benchmark::{self, ClientLoad, Subject};
+use roofcast_plan::measurement::{self, results};
 use roofcast_plan::plan::{PlanQuestion, Trial, plan};
 use std::sync::Arc;
 
@@ -133,17 +132,10 @@ pub fn measured(text: &str) {
     drop(
         measurement::read("fuzz", text).map(|rows| rows.iter().map(|r| r.options(None)).collect::<Vec<_>>()),
     );
-    let none = String::new;
-    let subject = Subject {
-        model: none(),
-        hardware: none(),
-        parallelism: RequestedParallelism::default(),
-        engine: none(),
-        version: none(),
-        weights: none(),
-        kv: none(),
-    };
-    drop(benchmark::of_result("fuzz", text, &subject));
+    let subject = Subject::default();
+    if let Ok(catalog) = Catalog::embedded() {
+        drop(results::read("fuzz", text, &subject, catalog));
+    }
     drop(benchmark::of_records("fuzz", text, &subject, ClientLoad::Users(2)));
     if let Ok(calibration) = Calibration::parse("fuzz", text) {
         drop(Calibration::parse("again", &calibration.to_toml()));

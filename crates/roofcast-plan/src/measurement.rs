@@ -3,48 +3,22 @@
 //! Knows: the columns of a measurements CSV, and the deployment of each row. Knows nothing about forecasts.
 
 pub mod benchmark;
+mod kind;
 mod recipe;
+pub mod results;
 mod rows;
 pub(crate) mod settings;
 
+pub use kind::{MeasurementKind, Metrics, TpotMean};
 pub use rows::{read, read_each};
 pub(crate) use settings::RowSettings;
 
 use roofcast_ask::deployment::DeploymentOptions;
 use roofcast_ask::parallelism::RequestedParallelism;
 use roofcast_ask::spec::{EngineKind, EngineSpec, PoolSpec, PrecisionSpec, ReservationKind, SchedulerKind};
-use roofcast_ask::workload::Prefix;
-use roofcast_cost::coefficients::Load;
+use roofcast_ask::workload::{Arrivals, Prefix, Workload};
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::version::Version;
-use serde::Serialize;
-
-/// Kind of measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum MeasurementKind {
-    /// Time of one decode step.
-    DecodeStep,
-    /// Time to the first token of one prompt.
-    Prefill,
-    /// Time to the first tokens of one batch of prompts.
-    PrefillBatch,
-    /// Prefill time and mean step time of one batch.
-    StaticBatchPhases,
-    /// End-to-end time of one batch.
-    OfflineStaticBatch,
-    /// Closed loop: a fixed number of requests is always in flight.
-    ClosedLoop,
-    /// Open loop: requests arrive at a given rate.
-    OpenLoop,
-    /// Maximum throughput, with all requests queued at the beginning.
-    OfflineMaxThroughput,
-    /// Burst: all requests are sent at one time.
-    BurstAllAtOnce,
-    /// Closed loop over disaggregated pools, one for prefill and one for decode.
-    Disaggregated,
-}
 
 /// Engines whose points can be forecast. Engines whose scheduler is not modelled are forecast with vLLM's scheduler.
 const ENGINES: [&str; 10] = [
@@ -59,90 +33,6 @@ const ENGINES: [&str; 10] = [
     "tgi",
     "lmdeploy",
 ];
-
-/// Refuses an unknown engine; `place` and `field` locate the name in errors.
-fn check_engine(place: &str, field: &str, name: &str) -> Result<()> {
-    if ENGINES.contains(&name) {
-        return Ok(());
-    }
-    Err(Error::field(place, field, format!("{name:?}"), ENGINES.join(", ")))
-}
-
-const KINDS: [(&str, MeasurementKind); 10] = [
-    ("decode_step", MeasurementKind::DecodeStep),
-    ("prefill", MeasurementKind::Prefill),
-    ("prefill_batch", MeasurementKind::PrefillBatch),
-    ("static_batch_phases", MeasurementKind::StaticBatchPhases),
-    ("offline_static_batch", MeasurementKind::OfflineStaticBatch),
-    ("closed_loop", MeasurementKind::ClosedLoop),
-    ("open_loop", MeasurementKind::OpenLoop),
-    ("offline_max_throughput", MeasurementKind::OfflineMaxThroughput),
-    ("burst_all_at_once", MeasurementKind::BurstAllAtOnce),
-    ("disaggregated", MeasurementKind::Disaggregated),
-];
-
-impl MeasurementKind {
-    /// Name of the kind in the CSV.
-    pub fn name(self) -> &'static str {
-        KINDS.iter().find(|(_, k)| *k == self).map_or("", |(name, _)| name)
-    }
-
-    /// Class of load; errors of forecasts differ by class.
-    pub fn load(self) -> Load {
-        match self {
-            MeasurementKind::DecodeStep | MeasurementKind::StaticBatchPhases => Load::Step,
-            MeasurementKind::Prefill | MeasurementKind::PrefillBatch => Load::Prompt,
-            MeasurementKind::ClosedLoop => Load::ClosedLoop,
-            MeasurementKind::OpenLoop => Load::OpenLoop,
-            MeasurementKind::Disaggregated => Load::Disaggregated,
-            MeasurementKind::OfflineStaticBatch
-            | MeasurementKind::OfflineMaxThroughput
-            | MeasurementKind::BurstAllAtOnce => Load::AtOnce,
-        }
-    }
-
-    /// True if the time to first token ends when all prompts of the batch are computed.
-    pub(crate) fn is_static(self) -> bool {
-        matches!(
-            self,
-            MeasurementKind::PrefillBatch
-                | MeasurementKind::StaticBatchPhases
-                | MeasurementKind::OfflineStaticBatch
-        )
-    }
-
-    /// True if the client reached the engine through a server.
-    pub(crate) fn served(self) -> bool {
-        use MeasurementKind as Kind;
-        matches!(self, Kind::ClosedLoop | Kind::OpenLoop | Kind::BurstAllAtOnce | Kind::Disaggregated)
-    }
-}
-
-/// Metrics of a point, measured or forecast: times in ms, and tokens per second of the whole deployment.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Metrics {
-    /// Time to first token, in ms.
-    pub ttft_ms: Option<f64>,
-    /// Time per output token after the first, in ms.
-    pub tpot_ms: Option<f64>,
-    /// End-to-end latency, in ms.
-    pub e2e_ms: Option<f64>,
-    /// Output tokens per second.
-    pub output_tok_s: Option<f64>,
-    /// Prompt and output tokens per second.
-    pub total_tok_s: Option<f64>,
-}
-
-impl Metrics {
-    /// Names of the metrics, in the order of [`Metrics::all`].
-    pub const NAMES: [&str; 5] = ["ttft_ms", "tpot_ms", "e2e_ms", "output_tok_s", "total_tok_s"];
-
-    /// Values of the metrics, in the order of [`Metrics::NAMES`].
-    pub fn all(&self) -> [Option<f64>; 5] {
-        [self.ttft_ms, self.tpot_ms, self.e2e_ms, self.output_tok_s, self.total_tok_s]
-    }
-}
 
 /// Token counts of requests, uniformly distributed from `min` to `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,6 +94,12 @@ pub struct Measurement {
     pub measured: Metrics,
     /// True if the times are medians, false if they are means.
     pub median: bool,
+    /// Definition of the mean TPOT.
+    pub tpot_mean: TpotMean,
+    /// The load itself, if the row carries it; else the load follows from the other fields.
+    pub workload: Option<Box<Workload>>,
+    /// Sentences on how the row's file was read.
+    pub notes: Vec<String>,
     /// Settings of server and client.
     pub(crate) settings: RowSettings,
 }
@@ -245,6 +141,34 @@ impl Measurement {
         let repeated = || Some([input.min.checked_sub(1)?, recipe::prompts(self)?]);
         let [length, count] = self.settings.shared_prefix.or_else(repeated)?;
         (length > 0 && length < input.min).then_some(Prefix { length, count, share: 1.0, skew: 0.0 })
+    }
+
+    /// Refuses an engine that no forecast is made for.
+    pub(crate) fn check_engine(&self) -> Result<()> {
+        if ENGINES.contains(&self.engine.as_str()) {
+            return Ok(());
+        }
+        Err(Error::field(&self.id, "engine", format!("{:?}", self.engine), ENGINES.join(", ")))
+    }
+
+    /// Loads the traces that the row's load names; `read` returns the contents of a file.
+    ///
+    /// # Errors
+    /// A file is not read, or no trace.
+    pub fn load<E: From<Error>>(&mut self, read: impl Fn(&str) -> Result<String, E>) -> Result<(), E> {
+        match &mut self.workload {
+            Some(workload) => workload.load(&self.id, read),
+            None => Ok(()),
+        }
+    }
+
+    /// True if prompts of the row may begin with tokens that the server has in its prefix cache.
+    pub(crate) fn may_hit(&self) -> bool {
+        let shares = |load: &Workload| {
+            load.prefix.is_some()
+                || matches!(load.arrivals, Arrivals::Sessions { .. } | Arrivals::Trace { .. })
+        };
+        self.settings.keeps_prefixes() && self.workload.as_deref().is_some_and(shares)
     }
 
     /// Options of the row's deployment; `checkpoint` is the quantization of the model's own checkpoint. If the row

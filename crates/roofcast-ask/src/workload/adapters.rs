@@ -7,10 +7,10 @@
 use super::class::Class;
 use super::random::{Purpose, Stream, Weighted};
 use roofcast_facts::error::{Error, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// `[workload.adapters]`: LoRA adapters that requests name.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adapters {
     /// Number of adapters.

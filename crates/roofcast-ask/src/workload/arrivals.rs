@@ -8,11 +8,11 @@ use super::random::{Ahead, Purpose, Stream};
 use super::trace::{MOST_SECONDS, Trace, TraceFormat};
 use roofcast_facts::error::{Error, Result, shown};
 use roofcast_facts::units::Picoseconds;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// An arrival process.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Arrivals {
     /// Independent arrivals (a Poisson process).

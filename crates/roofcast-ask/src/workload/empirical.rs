@@ -9,11 +9,11 @@ use super::random::{Stream, normal_cdf};
 use super::trace::{Trace, TraceFormat};
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::preset::{MOST_TOKENS, PROBABILITIES, PresetStatistics, Quantiles, mean, over_lines};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Source of observed lengths: one of the keys `pairs`, `path` and `name`.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LengthSource {
     /// Numbers of prompt and answer tokens; all pairs are equally likely.

@@ -5,10 +5,10 @@
 
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::model::ImageSize;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// `[workload.images]`: images of every request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Images {
     /// Number of images of a request.

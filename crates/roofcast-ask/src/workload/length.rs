@@ -9,10 +9,10 @@ use super::empirical::{LengthSide, LengthSource, Observed};
 use super::random::{Ahead, Stream, normal_cdf};
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::preset::MOST_TOKENS as MOST;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A distribution of token counts; a bare number is a fixed length.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
     expecting = "a whole number of tokens, or a table with kind = \"fixed\" (value), \"uniform\" (min, max), \"lognormal\" (mu, sigma; min, max) or \"empirical\" (pairs, path or name)"
@@ -25,7 +25,7 @@ pub enum Length {
 }
 
 /// Named length distributions.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum LengthKind {
     /// A fixed length.

@@ -5,10 +5,10 @@
 
 use super::random::{Purpose, Stream, Weighted};
 use roofcast_facts::error::{Error, Result};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// `[workload.prefix]`: prefixes that prompts share.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prefix {
     /// Length of a prefix in tokens, in addition to `input_len`.

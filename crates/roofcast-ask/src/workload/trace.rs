@@ -21,7 +21,7 @@ use roofcast_facts::error::{Error, Result, shown};
 use roofcast_facts::preset::MOST_TOKENS;
 use roofcast_facts::table::separator;
 use roofcast_facts::units::Picoseconds;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use session::{Session, Text};
 
 /// Latest time of a request in seconds: 115 days.
@@ -31,7 +31,7 @@ pub(super) const MOST_SECONDS: f64 = 1e7;
 const MOST_REQUESTS: usize = 10_000_000;
 
 /// Formats of recorded traffic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TraceFormat {
     /// CSV of Azure's public traces: `TIMESTAMP,ContextTokens,GeneratedTokens`.

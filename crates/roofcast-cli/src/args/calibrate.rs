@@ -38,27 +38,27 @@ pub(crate) struct CalibrateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What .json and .jsonl files were measured on")]
 pub(crate) struct RunsArgs {
-    /// Catalog id of the model, or a config.json.
+    /// Catalog id of the model, or a config.json [default: as the file says].
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Accelerator, as in h100-sxm, or its .toml.
+    /// Accelerator, as in h100-sxm, or its .toml [default: as the file says].
     #[arg(long, value_name = "ID")]
     pub(crate) hardware: Option<String>,
     /// Total accelerators [default: as many as --tp].
     #[arg(long, value_parser = positive())]
     pub(crate) count: Option<u64>,
-    /// Tensor parallelism.
-    #[arg(long, default_value_t = 1, value_parser = positive())]
-    pub(crate) tp: u64,
+    /// Tensor parallelism [default: as the file says, else 1].
+    #[arg(long, value_parser = positive())]
+    pub(crate) tp: Option<u64>,
     /// Weight format [default: the checkpoint's].
     #[arg(long)]
     pub(crate) weights: Option<String>,
     /// KV-cache format.
     #[arg(long, default_value = "auto")]
     pub(crate) kv: String,
-    /// vllm, sglang, tensorrt-llm, llama.cpp, …
-    #[arg(long, default_value = "vllm")]
-    pub(crate) engine: String,
+    /// vllm, sglang, tensorrt-llm, llama.cpp, … [default: as the file says, else vllm].
+    #[arg(long)]
+    pub(crate) engine: Option<String>,
     /// The engine's version, as in 0.19.0.
     #[arg(long, value_name = "VERSION")]
     pub(crate) engine_version: Option<String>,
@@ -68,4 +68,10 @@ pub(crate) struct RunsArgs {
     /// Requests per second, for .jsonl.
     #[arg(long, value_parser = rate)]
     pub(crate) rate: Option<f64>,
+    /// Prompt tokens of a request, for results that do not state them.
+    #[arg(long, value_name = "TOKENS", value_parser = positive())]
+    pub(crate) input_len: Option<u64>,
+    /// Output tokens of a request, for results that do not state them.
+    #[arg(long, value_name = "TOKENS", value_parser = positive())]
+    pub(crate) output_len: Option<u64>,
 }

@@ -1,12 +1,12 @@
 //! Measured points from files: rows of a CSV, and whole runs whose deployment the flags describe.
 //!
-//! Knows: the kind of each file, by its suffix. The library parses the files.
+//! Knows: the kind of each file, by its contents and its suffix. The library parses the files.
 
 use super::{folder, local, text};
 use crate::args::RunsArgs;
 use anyhow::Result;
-use roofcast::measurement::benchmark::{ClientLoad, Subject, of_records, of_result};
-use roofcast::measurement::{self, Measurement};
+use roofcast::measurement::benchmark::{ClientLoad, Subject, of_records};
+use roofcast::measurement::{self, Lengths, Measurement, results};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::{Catalog, Error};
 use std::borrow::Cow;
@@ -19,6 +19,17 @@ pub(crate) struct Points {
     pub(crate) rows: Vec<Measurement>,
     /// Errors of refused rows, each with its file and line.
     pub(crate) refused: Vec<anyhow::Error>,
+}
+
+impl Points {
+    /// Sentences on how the files were read, each with its file.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let of = |row: &Measurement| {
+            let id = row.id.clone();
+            row.notes.clone().into_iter().map(move |note| format!("{id}: {note}"))
+        };
+        self.rows.iter().flat_map(of).collect()
+    }
 }
 
 /// Reads the points of all files; refused rows are collected, not fatal.
@@ -45,15 +56,23 @@ pub(crate) fn idle(files: &[PathBuf], runs: &RunsArgs) -> Result<(), Error> {
         ("--model", runs.model.is_some()),
         ("--hardware", runs.hardware.is_some()),
         ("--count", runs.count.is_some()),
+        ("--tp", runs.tp.is_some()),
+        ("--engine", runs.engine.is_some()),
         ("--weights", runs.weights.is_some()),
         ("--engine-version", runs.engine_version.is_some()),
         ("--concurrency", runs.concurrency.is_some()),
         ("--rate", runs.rate.is_some()),
+        ("--input-len", runs.input_len.is_some()),
+        ("--output-len", runs.output_len.is_some()),
     ];
-    let run = |file: &PathBuf| file.extension().is_some_and(|e| e == "json" || e == "jsonl");
+    // A missing file is reported when it is read.
+    let run = |file: &PathBuf| {
+        file.extension().is_some_and(|e| e == "json" || e == "jsonl" || e == "txt")
+            || text(file).is_ok_and(|text| results::recognizes(&text))
+    };
     match given.iter().find(|(_, given)| *given) {
         Some((flag, _)) if !files.iter().any(run) => {
-            let accepted = "it with a .json or .jsonl, which do not say what ran; rows of a CSV do";
+            let accepted = "it with a client's result or records of requests, which do not say what ran; rows of a CSV do";
             Err(Error::field("arguments", flag, "without effect on these files", accepted))
         }
         _ => Ok(()),
@@ -68,14 +87,20 @@ fn each_of_file(
     catalog: &mut Cow<'static, Catalog>,
 ) -> Result<Vec<Result<Measurement>>> {
     let place = path.display().to_string();
-    Ok(match path.extension().and_then(|e| e.to_str()) {
-        Some("json") => vec![Ok(of_result(&place, text, &subject(&place, runs, catalog)?)?)],
-        Some("jsonl") => {
-            let (subject, load) = (subject(&place, runs, catalog)?, load(&place, runs)?);
-            vec![Ok(of_records(&place, text, &subject, load)?)]
-        }
-        _ => table(path, text, catalog)?,
-    })
+    let extension = path.extension().and_then(|e| e.to_str());
+    let mut rows: Vec<Result<Measurement>> = if extension == Some("json") || results::recognizes(text) {
+        let runs = results::read(&place, text, &subject(runs, catalog)?, catalog)?;
+        runs.into_iter().map(|run| Ok(run.row?)).collect()
+    } else if extension == Some("jsonl") {
+        let (subject, load) = (subject(runs, catalog)?, load(&place, runs)?);
+        vec![Ok(of_records(&place, text, &subject, load)?)]
+    } else {
+        table(path, text, catalog)?
+    };
+    for row in rows.iter_mut().flatten() {
+        row.load(|trace| self::text(Path::new(trace)))?;
+    }
+    Ok(rows)
 }
 
 /// The rows of a CSV. Accelerators and models given as paths, relative to the file's folder, are added to the
@@ -97,29 +122,34 @@ fn table(path: &Path, text: &str, catalog: &mut Cow<'static, Catalog>) -> Result
 }
 
 /// Deployment of runs as the flags describe it: names of the catalog, or paths.
-fn subject(place: &str, runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) -> Result<Subject> {
-    let needed = |flag: &str, value: &Option<String>, accepted: &str| {
-        value.clone().ok_or_else(|| Error::field(place, flag, "missing", accepted))
+fn subject(runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) -> Result<Subject> {
+    let mut named = |name: &Option<String>| match name {
+        Some(name) => local(name, Path::new(""), catalog),
+        None => Ok(String::new()),
     };
-    let model =
-        needed("--model", &runs.model, "a catalog id or a config.json: the run does not say what ran")?;
-    let hardware = needed("--hardware", &runs.hardware, "an accelerator, as h100-sxm: the run does not say")?;
-    let model = local(&model, Path::new(""), catalog)?;
-    let hardware = local(&hardware, Path::new(""), catalog)?;
-    catalog.model(&model)?;
-    catalog.accelerator(&hardware)?;
+    let (model, hardware) = (named(&runs.model)?, named(&runs.hardware)?);
+    if !model.is_empty() {
+        catalog.model(&model)?;
+    }
+    if !hardware.is_empty() {
+        catalog.accelerator(&hardware)?;
+    }
+    let fixed = |tokens: Option<u64>| tokens.map(|tokens| Lengths { min: tokens, max: tokens });
     Ok(Subject {
         model,
         hardware,
         parallelism: RequestedParallelism {
             count: runs.count,
-            tp: Some(runs.tp),
+            tp: runs.tp,
             ..RequestedParallelism::default()
         },
-        engine: runs.engine.clone(),
+        engine: runs.engine.clone().unwrap_or_default(),
         version: runs.engine_version.clone().unwrap_or_default(),
         weights: runs.weights.clone().unwrap_or_default(),
         kv: runs.kv.clone(),
+        drafts: false,
+        input_len: fixed(runs.input_len),
+        output_len: fixed(runs.output_len),
     })
 }
 

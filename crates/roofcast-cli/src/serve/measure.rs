@@ -1,9 +1,8 @@
 //! A benchmark client's results compared with forecast and limit: the bottleneck, and the first setting to change.
 //!
-//! Knows: the answer's shape. [`super::results`] reads results, `validate` makes forecasts.
+//! Knows: the answer's shape. The library reads results, `validate` makes forecasts.
 
 use super::question::MeasureAsked;
-use super::results;
 use crate::verbs::bench::advice;
 use anyhow::Result;
 use roofcast::batch::Batch;
@@ -11,8 +10,8 @@ use roofcast::calibration::Calibration;
 use roofcast::catalog::Catalog;
 use roofcast::coefficients::Evidence;
 use roofcast::cost::{self, Bottleneck, Terms, Utilization};
-use roofcast::measurement::benchmark::{Subject, of_result};
-use roofcast::measurement::{Lengths, Measurement, Metrics};
+use roofcast::measurement::benchmark::Subject;
+use roofcast::measurement::{Lengths, Measurement, Metrics, results};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::validate::{Resolver, points};
 use roofcast::{Error, Model};
@@ -59,6 +58,8 @@ pub(super) struct Run {
     limit_share: Option<f64>,
     /// First setting to change, as a sentence.
     advice: String,
+    /// Sentences on how the file was read.
+    notes: Vec<String>,
 }
 
 /// Compares every run of the file with its forecast.
@@ -68,16 +69,20 @@ pub(super) fn found(asked: &MeasureAsked, catalog: &Catalog, models: &[Arc<Model
         return Err(Error::field(super::question::PLACE, "model", &asked.model, accepted).into());
     }
     let subject = subject(asked, catalog)?;
-    let found = results::read(&asked.name, &asked.text)?;
-    let runs = found.into_iter().take(MOST_RUNS).map(|results| {
-        let row = of_result(&asked.name, &results.document.to_string(), &subject)?;
-        run(results.source, &row, catalog)
+    let found = results::read(&asked.name, &asked.text, &subject, catalog)?;
+    let runs = found.into_iter().take(MOST_RUNS).map(|point| {
+        let mut row = point.row?;
+        row.load(|path| {
+            let accepted = "traffic that is described: no file of this machine is read";
+            Err::<String, Error>(Error::field(&asked.name, "workload.arrivals.path", path, accepted))
+        })?;
+        run(point.client, &row, catalog)
     });
     Ok(Answer {
         file: asked.name.clone(),
         model: subject.model.clone(),
         hardware: subject.hardware.clone(),
-        engine: subject.engine.clone(),
+        engine: asked.engine.clone().unwrap_or_else(|| "vllm".to_owned()),
         runs: runs.collect::<Result<_>>()?,
     })
 }
@@ -90,13 +95,14 @@ fn subject(asked: &MeasureAsked, catalog: &Catalog) -> Result<Subject> {
         hardware,
         parallelism: RequestedParallelism {
             count: asked.count,
-            tp: Some(asked.tp.unwrap_or(1)),
+            tp: asked.tp,
             ..RequestedParallelism::default()
         },
-        engine: asked.engine.clone().unwrap_or_else(|| "vllm".to_owned()),
+        engine: asked.engine.clone().unwrap_or_default(),
         version: asked.engine_version.clone().unwrap_or_default(),
         weights: asked.weights.clone().unwrap_or_default(),
         kv: asked.kv.clone().unwrap_or_else(|| "auto".to_owned()),
+        ..Subject::default()
     })
 }
 
@@ -129,5 +135,6 @@ fn run(source: &'static str, row: &Measurement, catalog: &Catalog) -> Result<Run
         terms: decode.terms,
         limit_share: share,
         advice: advice(&decode, share),
+        notes: row.notes.clone(),
     })
 }

@@ -72,6 +72,8 @@ struct Point {
     burstiness: Option<f64>,
     /// Users of a closed loop.
     max_concurrency: Option<u64>,
+    /// The load as keys of `[workload]`: turns, prefixes, bursts and ramps included.
+    workload: Value,
     #[serde(flatten)]
     report: Report,
     /// Limit and forecast, if the hardware is known.

@@ -33,6 +33,8 @@ pub(crate) struct Answer {
     rows: usize,
     /// True if Ctrl-C or SIGTERM came before the fit was done; then the other keys are empty, and no file is written.
     interrupted: bool,
+    /// Sentences on how results of clients were read.
+    notes: Vec<String>,
     /// Fitted numbers.
     numbers: Vec<Number>,
     /// Errors on held-out rows, by the way of choosing the rows that are held out, then by metric.
@@ -64,7 +66,9 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     }
     input::measurements::idle(&args.files, &args.runs)?;
     let mut catalog = input::catalog(&args.catalog)?;
-    let Points { mut rows, mut refused } = input::measurements::read(&args.files, &args.runs, &mut catalog)?;
+    let measured = input::measurements::read(&args.files, &args.runs, &mut catalog)?;
+    let notes = measured.notes();
+    let Points { mut rows, mut refused } = measured;
     if !refused.is_empty() {
         return Err(refused.swap_remove(0));
     }
@@ -79,7 +83,7 @@ pub(crate) fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let embedded = Calibration::embedded()?;
     let known = if args.teaching { embedded.clone() } else { embedded.as_priors() };
     let fit = Fit::new(&rows, &catalog, &known, &goes_on)?;
-    let mut answer = Answer { rows: rows.len(), interrupted: fit.is_none(), ..Answer::default() };
+    let mut answer = Answer { rows: rows.len(), interrupted: fit.is_none(), notes, ..Answer::default() };
     if let Some(fit) = fit {
         answer.numbers = fit.numbers();
         answer.left_out = LeaveOut::ALL.map(|protocol| (protocol, errors(&fit.left_out(protocol)))).into();
@@ -134,7 +138,8 @@ fn text(answer: &Answer) -> String {
         return line("PARTIAL: interrupted before the fit was done; nothing is written");
     }
     let head = line(&format!("{} rows, {} numbers in microseconds", answer.rows, answer.numbers.len()));
-    let mut text = format!("{head}\n{}", table(&HEADER, &cells(&answer.numbers), 2));
+    let notes: String = answer.notes.iter().map(|note| line(note) + "\n").collect();
+    let mut text = format!("{head}\n{notes}{}", table(&HEADER, &cells(&answer.numbers), 2));
     let percent = |share: f64| format!("{:.1}", share * 100.0);
     let mut rows = Vec::new();
     for (protocol, metrics) in &answer.left_out {

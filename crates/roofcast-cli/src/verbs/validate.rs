@@ -41,6 +41,8 @@ pub(crate) struct Answer {
     split: Split,
     /// Reasons for refused rows, each with its file and line.
     refused: Vec<String>,
+    /// Sentences on how results of clients were read.
+    notes: Vec<String>,
     /// Recorded runs, replayed with their own arrivals, settings and KV blocks.
     runs: Vec<Replay>,
     /// True if rows are missing because Ctrl-C came before they were forecast.
@@ -57,7 +59,9 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
     let calibration = input::calibration(args.calibration.as_deref())?;
     let (folders, tables): (Vec<PathBuf>, Vec<PathBuf>) =
         args.files.iter().cloned().partition(|f| f.is_dir());
-    let Points { mut rows, mut refused } = input::measurements::read(&tables, &args.runs, &mut catalog)?;
+    let measured = input::measurements::read(&tables, &args.runs, &mut catalog)?;
+    let notes = measured.notes();
+    let Points { mut rows, mut refused } = measured;
     if rows.is_empty() && !refused.is_empty() {
         return Err(refused.swap_remove(0));
     }
@@ -88,7 +92,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<ExitCode> {
         page.write("accuracy", &View::of(&report, &points))?;
     }
     let reasons = refused.iter().map(|error| format!("{error:#}")).collect();
-    let answer = Answer { report, split, refused: reasons, runs, interrupted };
+    let answer = Answer { report, split, refused: reasons, notes, runs, interrupted };
     if args.output.json {
         show::json(SCHEMA, &answer)?;
     } else if args.output.csv && tables.is_empty() {
@@ -117,7 +121,8 @@ impl Answer {
     /// Text for people: the selected rows, the number with a forecast, and their errors.
     fn people(&self) -> String {
         let first = line(&format!("{} ({})", tables::counted(&self.report), self.split.words()));
-        format!("{first}\n{}", tables::errors(&self.report))
+        let notes: String = self.notes.iter().map(|note| line(note) + "\n").collect();
+        format!("{first}\n{notes}{}", tables::errors(&self.report))
     }
 }
 

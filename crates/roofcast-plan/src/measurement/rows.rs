@@ -2,9 +2,11 @@
 //!
 //! Knows: the columns and the valid values of their cells. Knows nothing about deployments.
 
-use super::{KINDS, Lengths, Measurement, MeasurementKind, Metrics, RowSettings, check_engine};
+use super::kind::KINDS;
+use super::{Lengths, Measurement, MeasurementKind, Metrics, RowSettings, TpotMean};
 use roofcast_ask::parallelism::RequestedParallelism;
 use roofcast_ask::spec::PoolSpec;
+use roofcast_ask::workload::Workload;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::table;
 
@@ -121,7 +123,6 @@ impl MeasurementLine<'_> {
             text => text.to_owned(),
         };
         let engine = own("engine", "vllm");
-        check_engine(&self.place, "engine", &engine)?;
         Ok(Measurement {
             id: own("id", &self.place),
             source: own("source", ""),
@@ -152,8 +153,21 @@ impl MeasurementLine<'_> {
             request_rate: self.rate()?,
             measured,
             median: self.text("stat").starts_with("median"),
+            tpot_mean: TpotMean::Requests,
+            workload: self.workload()?,
+            notes: Vec::new(),
             settings: RowSettings::read(&self.place, self.text("settings"))?,
         })
+    }
+
+    /// The load of a row that carries it, as JSON of `[workload]`.
+    fn workload(&self) -> Result<Option<Box<Workload>>> {
+        let text = self.text("workload");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let wrong = |e: serde_json::Error| Error::field(&self.place, "workload", text, e);
+        Ok(Some(Box::new(serde_json::from_str(text).map_err(wrong)?)))
     }
 
     /// Prefill and decode pools of a row with columns for workers (`prefill_tp`, `decode_tp` and others); the columns
@@ -202,18 +216,20 @@ impl MeasurementLine<'_> {
 mod tests {
     use super::*;
 
-    /// A wrong row is refused with its line number, and all other rows are read.
+    /// A wrong row is refused with its line number, and all other rows are read; an engine that is not forecast is none
+    /// of the file's faults.
     #[test]
     fn rows_are_refused_one_by_one() {
         let file = "kind,model,hardware,engine,tpot_ms\ndecode_step,m,h100-sxm,vllm,9\ndecode_step,m,h100-sxm,vllm,-9\n\
                     decode_step,m,h100-sxm\ndecode_step,m,h100-sxm,vlm,9\ndecode_step,m,h100-sxm,,9\n";
         let rows = read_each("f.csv", file).unwrap();
-        assert_eq!(rows.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, false, true]);
-        for (index, line, says) in [(1, ":3", "tpot_ms"), (2, ":4", "3 fields"), (3, ":5", "vlm")] {
+        assert_eq!(rows.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, false, true, true]);
+        for (index, line, says) in [(1, ":3", "tpot_ms"), (2, ":4", "3 fields")] {
             let error = rows[index].as_ref().unwrap_err().to_string();
             assert!(error.contains(line) && error.contains(says), "{error}");
         }
-        assert!(rows[3].as_ref().unwrap_err().to_string().contains("vllm, sglang"));
+        let error = rows[3].as_ref().unwrap().check_engine().unwrap_err().to_string();
+        assert!(error.contains(":5") && error.contains("vllm, sglang"), "{error}");
         assert!(read("f.csv", file).is_err());
     }
 

@@ -10,7 +10,7 @@ use super::demand::TrafficDemand;
 use super::feasibility::deployment;
 use super::proof::{Runner, Trial, asked, lengthened, missed};
 use super::refused::{UNJUDGED_CLASSES, UNPLANNED_IMAGES};
-use crate::measurement::{Measurement, Metrics};
+use crate::measurement::{Lengths, Measurement, MeasurementKind, Metrics};
 use crate::validate::point;
 use roofcast_ask::spec::Spec;
 use roofcast_cost::forecaster::Forecaster;
@@ -27,6 +27,8 @@ use std::sync::Arc;
 const FITS: usize = 8;
 /// The fit ends when the factor changes by less than this fraction.
 const CLOSE: f64 = 1e-3;
+/// Factors that need no explanation.
+const USUAL: [f64; 2] = [0.5, 2.0];
 /// Token budgets of a step that are tried.
 const BUDGETS: [u64; 4] = [1024, 2048, 8192, 16_384];
 
@@ -48,6 +50,8 @@ pub struct Current {
     pub limit: Metrics,
     /// Factor of measured over forecast step times.
     pub slower: f64,
+    /// Sentences on how the run was read, and on a factor that is far from 1.
+    pub notes: Vec<String>,
     /// Results under the plan's workload, with the fitted factor.
     pub now: Alternative,
     /// Results of single changes, the best first.
@@ -103,6 +107,8 @@ pub fn current(
     let point::RowLimits { whole: limit, least } = point::limits(row, &forecaster.deployment);
     let forecast = point::forecast(row, &forecaster)?;
     let slower = slower(row, &forecaster, &least)?;
+    let explained = explanation(row, &forecaster, &forecast, slower)?;
+    let notes = row.notes.iter().cloned().chain(explained).collect();
     let mut trials = vec![trial("as it is".to_owned(), &base, model, chip, slower)?];
     // Do not offer settings that are invalid on this chip.
     trials.extend(
@@ -134,6 +140,7 @@ pub fn current(
         forecast,
         limit,
         slower,
+        notes,
         now,
         changes: all,
     })
@@ -166,6 +173,70 @@ fn slower(row: &Measurement, forecaster: &Forecaster, limit: &Metrics) -> Result
         }
     }
     Ok(factor)
+}
+
+/// Explains a factor far from 1 in a sentence; `None` for a usual factor.
+///
+/// # Errors
+/// With the factor, steps would be faster than the hardware permits: the run had another load or deployment.
+fn explanation(
+    row: &Measurement,
+    forecaster: &Forecaster,
+    forecast: &Metrics,
+    slower: f64,
+) -> Result<Option<String>> {
+    if (USUAL[0]..=USUAL[1]).contains(&slower) {
+        return Ok(None);
+    }
+    let of = |m: &Metrics| m.tpot_ms.or(m.e2e_ms).or(m.ttft_ms);
+    let ratio =
+        of(&row.measured).zip(of(forecast)).map_or(slower, |(measured, forecast)| measured / forecast);
+    if slower > USUAL[1] {
+        let times = format!("the run is {ratio:.1} times as slow as the forecast of its stated load");
+        return Ok(Some(format!(
+            "{times}: was the server shared, throttled, or of another model or format?"
+        )));
+    }
+    let step = Measurement {
+        kind: MeasurementKind::DecodeStep,
+        workload: None,
+        context: Some(row.longest()),
+        concurrency: Some(row.concurrency.unwrap_or(1)),
+        ..row.clone()
+    };
+    let least = point::limits(&step, &forecaster.deployment).least.tpot_ms;
+    let steps = point::forecast(&step, forecaster)?.tpot_ms;
+    let cached = cached(row, forecaster)?;
+    let why = match cached {
+        Some(ms) => format!(
+            "with all but the last token of each prompt cached it would be {ms:.1} ms: were prompts cached?"
+        ),
+        None => "is the run of another model, format or load, or did the engine draft tokens?".to_owned(),
+    };
+    let text = format!("the run takes {ratio:.2} of the forecast of its stated load; {why}");
+    match least.zip(steps) {
+        Some((least, steps)) if slower * steps < least => {
+            let accepted =
+                format!("a run that its load explains, with steps of {least:.2} ms or more: {text}");
+            Err(Error::field(&row.id, "step times", format!("{:.4} ms", slower * steps), accepted))
+        }
+        _ => Ok(Some(text)),
+    }
+}
+
+/// The forecast of the run's first known figure if all prompts were cached but for their last token, in ms; `None` if
+/// that does not explain the run.
+fn cached(row: &Measurement, forecaster: &Forecaster) -> Result<Option<f64>> {
+    if row.workload.is_some() {
+        return Ok(None);
+    }
+    let one = Some(Lengths { min: 1, max: 1 });
+    let warm = Measurement { input: one, ..row.clone() };
+    let of = |m: &Metrics| m.tpot_ms.or(m.e2e_ms).or(m.ttft_ms);
+    let warm = of(&point::forecast(&warm, forecaster)?);
+    let explains =
+        |ms: &f64| of(&row.measured).is_some_and(|measured| (USUAL[0]..=USUAL[1]).contains(&(measured / ms)));
+    Ok(warm.filter(explains))
 }
 
 fn trial(

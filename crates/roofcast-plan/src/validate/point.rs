@@ -3,7 +3,7 @@
 //! Knows: the traffic that each kind of measurement stands for. Knows nothing about errors over many rows.
 
 use crate::measurement::settings::{Pattern, RowSettings, SHAREGPT_TOKENS, Spread};
-use crate::measurement::{Lengths, Measurement, MeasurementKind, Metrics};
+use crate::measurement::{Lengths, Measurement, MeasurementKind, Metrics, TpotMean};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::{CostKind, FleetSpec, LinkKind, Spec};
 use roofcast_ask::summary::RunSummary;
@@ -193,7 +193,7 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
     // Prompts of disaggregated rows are computed by another pool.
     let prompt = row.input.filter(|_| row.pools.is_none());
     // Shared prompt tokens may be in the prefix cache.
-    let cached = row.prefix().map_or(0, |prefix| prefix.length);
+    let cached = if row.may_hit() { u64::MAX } else { row.prefix().map_or(0, |prefix| prefix.length) };
     let own = |input| shortest(row, input).saturating_sub(cached).max(1);
     let prompt = prompt.map(|input| limit(&Batch::prefill(prompts, own(input))));
     let after = least(row.output).saturating_sub(1) as f64;
@@ -261,6 +261,28 @@ struct RowTraffic {
 
 impl RowTraffic {
     fn of(row: &Measurement, deployment: &Deployment) -> Result<RowTraffic> {
+        match &row.workload {
+            Some(workload) => RowTraffic::carried(row, workload),
+            None => RowTraffic::described(row, deployment),
+        }
+    }
+
+    /// The load that the row carries.
+    fn carried(row: &Measurement, workload: &Workload) -> Result<RowTraffic> {
+        let lengths = |lengths: Option<Lengths>| lengths.unwrap_or(Lengths { min: 1, max: 1 });
+        workload.check(&row.id)?;
+        Ok(RowTraffic {
+            users: row.concurrency.unwrap_or(1),
+            requests: workload.total(),
+            workload: workload.clone(),
+            fleet: FleetSpec::default(),
+            input: lengths(row.input),
+            output: lengths(row.output),
+        })
+    }
+
+    /// The load that follows from the row's kind, lengths and settings.
+    fn described(row: &Measurement, deployment: &Deployment) -> Result<RowTraffic> {
         let input = row.input.ok_or_else(|| missing(row, "input_len"))?;
         let single = matches!(row.kind, MeasurementKind::Prefill | MeasurementKind::PrefillBatch);
         let output = if single { Some(Lengths { min: 1, max: 1 }) } else { row.output };
@@ -371,7 +393,11 @@ impl RowTraffic {
             let first = if self.users == 1 { s.ttft.mean } else { s.ttft.p99.max(s.ttft.mean) };
             (first, (whole - first) / (self.output.mean() - 1.0).max(1.0), whole)
         } else {
-            (of(&s.ttft), of(&s.tpot), of(&s.e2el))
+            let tpot = match row.tpot_mean {
+                TpotMean::Requests => of(&s.tpot),
+                TpotMean::Tokens => s.itl.mean,
+            };
+            (of(&s.ttft), tpot, of(&s.e2el))
         };
         // Sources that time prefill and decode separately count only the tokens of the decode phase.
         let phases = row.kind == MeasurementKind::StaticBatchPhases;

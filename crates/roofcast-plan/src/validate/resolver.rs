@@ -29,6 +29,7 @@ impl<'a> Resolver<'a> {
 
     /// The deployment on which `row` was measured.
     pub fn deployment(&mut self, row: &Measurement) -> Result<Deployment> {
+        row.check_engine()?;
         let catalog = self.catalog;
         let model = self
             .models

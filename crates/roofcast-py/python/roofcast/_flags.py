@@ -825,25 +825,29 @@ class ValidateFlags(TypedDict, total=False):
     """Flags of ``roofcast validate``."""
 
     model: Word | None
-    """Catalog id of the model, or a config.json"""
+    """Catalog id of the model, or a config.json [default: as the file says]"""
     hardware: Word | None
-    """Accelerator, as in h100-sxm, or its .toml"""
+    """Accelerator, as in h100-sxm, or its .toml [default: as the file says]"""
     count: int | None
     """Total accelerators [default: as many as --tp]"""
     tp: int | None
-    """Tensor parallelism"""
+    """Tensor parallelism [default: as the file says, else 1]"""
     weights: Word | None
     """Weight format [default: the checkpoint's]"""
     kv: Word | None
     """KV-cache format"""
     engine: Word | None
-    """vllm, sglang, tensorrt-llm, llama.cpp, …"""
+    """vllm, sglang, tensorrt-llm, llama.cpp, … [default: as the file says, else vllm]"""
     engine_version: Word | None
     """The engine's version, as in 0.19.0"""
     concurrency: int | None
     """Requests in flight at all times, for .jsonl; with --rate, the most in flight"""
     rate: float | None
     """Requests per second, for .jsonl"""
+    input_len: int | None
+    """Prompt tokens of a request, for results that do not state them"""
+    output_len: int | None
+    """Output tokens of a request, for results that do not state them"""
     group: Word | None
     """Only rows whose source, group and kind contain all these words, as in 'splitwise 70b h100'"""
     split: Word | None
@@ -865,25 +869,29 @@ class CalibrateFlags(TypedDict, total=False):
     """Flags of ``roofcast calibrate``."""
 
     model: Word | None
-    """Catalog id of the model, or a config.json"""
+    """Catalog id of the model, or a config.json [default: as the file says]"""
     hardware: Word | None
-    """Accelerator, as in h100-sxm, or its .toml"""
+    """Accelerator, as in h100-sxm, or its .toml [default: as the file says]"""
     count: int | None
     """Total accelerators [default: as many as --tp]"""
     tp: int | None
-    """Tensor parallelism"""
+    """Tensor parallelism [default: as the file says, else 1]"""
     weights: Word | None
     """Weight format [default: the checkpoint's]"""
     kv: Word | None
     """KV-cache format"""
     engine: Word | None
-    """vllm, sglang, tensorrt-llm, llama.cpp, …"""
+    """vllm, sglang, tensorrt-llm, llama.cpp, … [default: as the file says, else vllm]"""
     engine_version: Word | None
     """The engine's version, as in 0.19.0"""
     concurrency: int | None
     """Requests in flight at all times, for .jsonl; with --rate, the most in flight"""
     rate: float | None
     """Requests per second, for .jsonl"""
+    input_len: int | None
+    """Prompt tokens of a request, for results that do not state them"""
+    output_len: int | None
+    """Output tokens of a request, for results that do not state them"""
     output: Word | None
     """Write the calibration as TOML, or with --kernels the file of times"""
     teaching: bool | None

@@ -828,6 +828,9 @@ class Current(Part):
     slower: float
     """Factor of measured over forecast step times."""
 
+    notes: list[str]
+    """Sentences on how the run was read, and on a factor that is far from 1."""
+
     now: ChangedDeployment
     """Results under the plan's workload, with the fitted factor."""
 
@@ -3592,6 +3595,9 @@ class Validation(Document):
     refused: list[str]
     """Reasons for refused rows, each with its file and line."""
 
+    notes: list[str]
+    """Sentences on how results of clients were read."""
+
     runs: list[Replay]
     """Recorded runs, replayed with their own arrivals, settings and KV blocks."""
 
@@ -3608,6 +3614,9 @@ class Calibration(Document):
 
     interrupted: bool
     """True if Ctrl-C or SIGTERM came before the fit was done; then the other keys are empty, and no file is written."""
+
+    notes: list[str]
+    """Sentences on how results of clients were read."""
 
     numbers: list[Number]
     """Fitted numbers."""

@@ -3,7 +3,7 @@
 //! Knows: the formulas and settings ([`RoutingSpec`]) of NVIDIA Dynamo's KV router, llm-d's inference scheduler,
 //! SGLang's model gateway and vLLM production stack's `kvaware`. Dynamo, llm-d and `kvaware` read the replicas' caches
 //! (KV events that arrive at once, or late by [`RoutingSpec::event_delay_s`]); SGLang's gateway remembers the prompts
-//! that it sent. Ties are broken at random. Knows nothing about tokenization in the router, or caches below vLLM's host
+//! that it sent, and breaks ties by the order of its workers; the others break them at random. Knows nothing about tokenization in the router, or caches below vLLM's host
 //! tier.
 
 use super::Routing;
@@ -11,6 +11,7 @@ use super::history::History;
 use roofcast_ask::arrival::NamedAdapters;
 use roofcast_ask::spec::RoutingSpec;
 use roofcast_ask::workload::Prompt;
+use std::cmp::Reverse;
 
 /// A request that needs a replica.
 #[derive(Debug, Clone, Copy)]
@@ -81,9 +82,11 @@ impl CachePolicy {
         candidates: &[usize],
         draw: Draw,
     ) -> usize {
+        if self.routing == Routing::CacheAware {
+            return self.holder_or_idlest(asked, replicas, candidates);
+        }
         let values = match self.routing {
             Routing::LlmD => self.scores(asked, replicas, candidates),
-            Routing::CacheAware => self.balanced_matches(asked, replicas, candidates),
             Routing::Kvaware => self.holders(asked, replicas, candidates),
             _ => self.costs(asked, replicas, candidates).into_iter().map(|cost| -cost).collect(),
         };
@@ -135,27 +138,30 @@ impl CachePolicy {
         candidates.iter().zip(&queues).map(score).collect()
     }
 
-    /// Values by SGLang's model gateway (policy `cache_aware`): minus the load if most − least >
-    /// `balance_abs_threshold` and most > `balance_rel_threshold` × least; else the matched tokens if the longest match
-    /// exceeds `cache_threshold` of the prompt; else minus the remembered tokens.
-    fn balanced_matches(
+    /// Choice of SGLang's model gateway (`sglang-router` 0.3.2, policy `cache_aware`): the first with the fewest
+    /// requests if most − least > `balance_abs_threshold` and most > `balance_rel_threshold` × least; else, if the
+    /// longest match exceeds `cache_threshold` of the prompt, the replica to which the end of the match was sent first;
+    /// else the first with the fewest requests.
+    fn holder_or_idlest(
         &self,
         asked: &RoutedRequest,
         replicas: &dyn Replicas,
         candidates: &[usize],
-    ) -> Vec<f64> {
+    ) -> usize {
         let s = &self.settings;
-        let loads = idle(replicas, candidates);
-        let [most, least] = extremes(&loads).map(|value| -value);
+        let [most, least] = extremes(&idle(replicas, candidates)).map(|value| -value);
+        let idlest = candidates.iter().copied().min_by_key(|index| replicas.in_flight(*index)).unwrap_or(0);
         if most - least > s.balance_abs_threshold && most > least * s.balance_rel_threshold {
-            return loads;
+            return idlest;
         }
-        let matched = |index: &usize| self.history.matched(*index, asked.prompt) as f64;
-        let matches: Vec<f64> = candidates.iter().map(matched).collect();
-        if extremes(&matches)[1] > s.cache_threshold * asked.input as f64 {
-            return matches;
-        }
-        candidates.iter().map(|index| -(self.history.tokens(*index) as f64)).collect()
+        let matched = |index: &usize| Some((self.history.matched(*index, asked.prompt)?, *index));
+        let longest = candidates
+            .iter()
+            .filter_map(matched)
+            .max_by_key(|(found, _)| (found.tokens, Reverse(found.since)));
+        let holder =
+            longest.filter(|(found, _)| found.tokens as f64 > s.cache_threshold * asked.input as f64);
+        holder.map_or(idlest, |(_, index)| index)
     }
 
     /// Values by vLLM production stack a6c01db0 (`routers/routing_logic.py`, `kvaware`): the cached tokens if at most
@@ -221,7 +227,7 @@ fn by_weight(candidates: &[usize], weights: &[f64], draw: Draw) -> usize {
 mod tests {
     use super::*;
     use crate::router::Router;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     /// For each replica: requests in flight, waiting requests, queued prompt tokens, blocks in use of 1000, cached
     /// tokens. A replica with 7 waiting requests has 800 tokens more on its host.
@@ -333,16 +339,61 @@ mod tests {
         let first = router.choose_by_cache(&asked, &idle, &[0, 1, 2]);
         // 1000 of 1200 tokens match: 0.83 > 0.3.
         assert_eq!(router.choose_by_cache(&asked, &idle, &[0, 1, 2]), first);
-        // A prompt without a match goes to the replica with the fewest remembered tokens.
+        // A prompt without a match goes to the first of the idle replicas, whatever it has had.
         let other = Prompt::Shared { segment: 2, length: 1000 };
         let other = RoutedRequest { prompt: &other, ..asked };
-        assert_ne!(router.choose_by_cache(&other, &idle, &[0, 1, 2]), first);
+        assert_eq!(router.choose_by_cache(&other, &idle, &[0, 1, 2]), first);
         // 65 requests more than the least loaded replica, and over 1.5 times as many: the shortest queue is chosen.
         let mut busy = vec![[10, 0, 0, 0, 0]; 3];
         busy[first] = [75, 0, 0, 0, 0];
         assert_ne!(router.clone().choose_by_cache(&asked, &Reported(busy.clone()), &[0, 1, 2]), first);
         busy[first] = [74, 0, 0, 0, 0];
         assert_eq!(router.choose_by_cache(&asked, &Reported(busy), &[0, 1, 2]), first);
+    }
+
+    /// 121 choices of the real gateway among three workers, recorded with `sglang-router` 0.3.2 in front of stubs: prompts
+    /// of 160 to 3,200 characters (here tokens), of which 0 to 480 begin one of four texts; a request ends when a line says so.
+    #[test]
+    fn the_gateway_chooses_as_the_real_one_did() {
+        let mut router = Router::new(Routing::CacheAware, 1).weighing_caches(RoutingSpec::default(), 16);
+        let mut loads = Reported(vec![[0; 5]; 3]);
+        let mut served: BTreeMap<u64, usize> = BTreeMap::new();
+        for line in include_str!("sglang-router-0.3.2.csv").lines().skip(1) {
+            let cells: Vec<&str> = line.split(',').collect();
+            let number = |cell: usize| cells[cell].parse::<u64>();
+            let request = number(1).unwrap();
+            if cells[0] == "end" {
+                loads.0[served[&request]][0] -= 1;
+                continue;
+            }
+            let length = number(3).unwrap() as u32;
+            let prompt =
+                number(2).map_or(Prompt::Own, |text| Prompt::Shared { segment: text as u32, length });
+            let asked = RoutedRequest { user: 0, prompt: &prompt, input: number(4).unwrap(), adapter: 0 };
+            let chosen = router.choose_by_cache(&asked, &loads, &[0, 1, 2]);
+            assert_eq!(chosen as u64, number(5).unwrap(), "{line}");
+            loads.0[chosen][0] += 1;
+            served.insert(request, chosen);
+        }
+        assert_eq!(served.len(), 121);
+    }
+
+    /// Unrelated prompts one by one all go to one replica, in flight together to all alike.
+    #[test]
+    fn an_idle_fleet_sends_new_prompts_to_one_replica() {
+        let spread = |held: bool| {
+            let mut router = Router::new(Routing::CacheAware, 1).weighing_caches(RoutingSpec::default(), 16);
+            let (mut loads, mut counts) = (Reported(vec![[0; 5]; 3]), [0; 3]);
+            for segment in 0..30 {
+                let prompt = Prompt::Shared { segment, length: 320 };
+                let asked = RoutedRequest { user: 0, prompt: &prompt, input: 320, adapter: 0 };
+                let chosen = router.choose_by_cache(&asked, &loads, &[0, 1, 2]);
+                counts[chosen] += 1;
+                loads.0[chosen][0] += u64::from(held);
+            }
+            counts
+        };
+        assert_eq!([spread(false), spread(true)], [[30, 0, 0], [10, 10, 10]]);
     }
 
     #[test]

@@ -20,11 +20,20 @@ pub(super) struct History {
     uses: u64,
 }
 
-/// The index of one replica: last use of each block, and blocks by last use.
+/// The index of one replica: first and last use of each block, and blocks by last use.
 #[derive(Debug, Clone, Default)]
 struct Sent {
-    last: BTreeMap<Content, u64>,
+    uses: BTreeMap<Content, [u64; 2]>,
     order: BTreeMap<u64, Content>,
+}
+
+/// Beginning of a prompt that was sent to a replica before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Match {
+    /// Number of tokens.
+    pub(super) tokens: u64,
+    /// First use of its last block, in the order of all uses.
+    pub(super) since: u64,
 }
 
 impl History {
@@ -35,28 +44,25 @@ impl History {
         // last.
         for content in contents(prompt).into_iter().rev() {
             self.uses += 1;
-            if let Some(before) = sent.last.insert(content, self.uses) {
-                sent.order.remove(&before);
-            }
+            let [_, last] = sent.uses.entry(content).or_insert([self.uses; 2]);
+            sent.order.remove(last);
+            *last = self.uses;
             sent.order.insert(self.uses, content);
         }
-        while sent.last.len() > MOST
+        while sent.uses.len() > MOST
             && let Some((_, oldest)) = sent.order.pop_first()
         {
-            sent.last.remove(&oldest);
+            sent.uses.remove(&oldest);
         }
     }
 
-    /// Number of tokens at the beginning of the prompt that were sent to `replica` before.
-    pub(super) fn matched(&self, replica: usize, prompt: &Prompt) -> u64 {
-        let Some(sent) = self.replicas.get(&replica) else { return 0 };
-        let matched = contents(prompt).iter().take_while(|content| sent.last.contains_key(content)).count();
-        matched as u64 * BLOCK
-    }
-
-    /// Number of tokens indexed for `replica`.
-    pub(super) fn tokens(&self, replica: usize) -> u64 {
-        self.replicas.get(&replica).map_or(0, |sent| sent.last.len() as u64 * BLOCK)
+    /// The beginning of the prompt that was sent to `replica` before; `None` if there is none.
+    pub(super) fn matched(&self, replica: usize, prompt: &Prompt) -> Option<Match> {
+        let uses = &self.replicas.get(&replica)?.uses;
+        let firsts =
+            contents(prompt).into_iter().map_while(|content| uses.get(&content).map(|[first, _]| *first));
+        let (blocks, since) = firsts.enumerate().last()?;
+        Some(Match { tokens: (blocks as u64 + 1) * BLOCK, since })
     }
 }
 

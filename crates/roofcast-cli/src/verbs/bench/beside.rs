@@ -85,14 +85,31 @@ pub(super) struct Forecast {
     pub(super) bands: Option<Bands>,
 }
 
-impl Beside {
-    /// Computes limit and forecast. `named` is true if prompts and outputs have the lengths that the workload names,
+/// The load of a run as a forecast and the run's result describe it.
+pub(super) struct OfferedLoad {
+    pub(super) workload: Workload,
+    /// True if the lengths are the means of the served requests, in the place of the workload's own.
+    of_served: bool,
+}
+
+impl OfferedLoad {
+    /// The load of a run of `workload`. `named` is true if prompts and outputs have the lengths that the workload names,
     /// rather than lengths from a file.
+    pub(super) fn of(workload: Workload, named: bool, report: &Report) -> OfferedLoad {
+        let served_apart = !named || report.answered_share.is_some_and(|share| share < AS_ASKED);
+        let of_served = served_apart && report.summary.completed > 0;
+        let workload = if of_served { served(&workload, &report.summary) } else { workload };
+        OfferedLoad { workload, of_served }
+    }
+}
+
+impl Beside {
+    /// Computes limit and forecast of `load`.
     pub(super) fn of(
         deployment: &Deployment,
         spec: &Spec,
         place: &str,
-        (workload, named): (&Workload, bool),
+        load: &OfferedLoad,
         report: &Report,
     ) -> Result<Beside> {
         if report.summary.completed == 0 {
@@ -100,14 +117,13 @@ impl Beside {
         }
         let limit = limit(deployment, report);
         let mut spec = spec.clone();
-        let of_served = !named || report.answered_share.is_some_and(|share| share < AS_ASKED);
-        spec.workload = Some(if of_served { served(workload, &report.summary) } else { workload.clone() });
+        spec.workload = Some(load.workload.clone());
         let mut priced = Forecaster::embedded(deployment.clone())?;
         priced.deployment.engine.cost = CostKind::Forecast;
         let simulated = simulate(&priced, &spec, place, RunOptions { leap: true, ..RunOptions::default() })?;
         let source = priced.coefficients.name.clone();
         let forecast = forecast(source, &simulated.summary, simulated.bands, &report.summary);
-        Ok(Beside { limit: Some(limit), forecast: Some(Forecast { of_served, ..forecast }) })
+        Ok(Beside { limit: Some(limit), forecast: Some(Forecast { of_served: load.of_served, ..forecast }) })
     }
 }
 

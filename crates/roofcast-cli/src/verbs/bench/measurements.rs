@@ -7,7 +7,7 @@ use crate::show::target::Target;
 use anyhow::{Context, Result};
 use roofcast::Error;
 
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 23] = [
     "id",
     "source",
     "kind",
@@ -30,6 +30,7 @@ const COLUMNS: [&str; 22] = [
     "tpot_ms",
     "e2e_ms",
     "stat",
+    "workload",
 ];
 
 /// Refuses, before anything is measured, to write rows if the hardware is not known.
@@ -53,15 +54,14 @@ pub(super) fn write(file: &Target, setup: &Setup, points: &[&Point]) -> Result<(
     file.text(&String::from_utf8(bytes).context("the rows as text")?)
 }
 
-/// All columns of a row except its id; `None` if users pause between requests, or if neither users nor a rate set the
-/// pace.
+/// All columns of a row except its id; `None` without a machine.
 fn row(setup: &Setup, point: &Point) -> Option<Vec<String>> {
     let d = setup.deployment.as_ref()?;
     let (s, requested) = (&point.report.summary, point.report.requested);
-    let kind = match (requested.concurrency, requested.rate) {
-        (Some(_), _) if !requested.thinks => "closed_loop",
-        (None, Some(_)) => "open_loop",
-        _ => return None,
+    let kind = match (requested.concurrency, requested.rate, point.workload["arrivals"]["kind"].as_str()) {
+        (Some(_), ..) => "closed_loop",
+        (None, None, Some("offline" | "burst")) => "burst_all_at_once",
+        (None, ..) => "open_loop",
     };
     let mean = |tokens: u64| (tokens as f64 / s.completed as f64).round().to_string();
     // Zero means not measured: without streaming there is no TTFT, and with one token there is no TPOT.
@@ -77,5 +77,6 @@ fn row(setup: &Setup, point: &Point) -> Option<Vec<String>> {
     row.push(requested.rate.map_or(String::new(), |r| r.to_string()));
     row.extend([known(s.ttft.median), known(s.tpot.median), known(s.e2el.median)]);
     row.push("median".to_owned());
+    row.push(point.workload.to_string());
     Some(row)
 }

@@ -1,5 +1,6 @@
 //! Conversion of arguments to a client that is ready to measure.
 
+use super::beside::OfferedLoad;
 use super::{Beside, Point, Subject, date, speech};
 use crate::args::{AskArgs, BenchArgs, JudgeArgs};
 use crate::bench::load::{Bounds, Cancelling};
@@ -129,15 +130,13 @@ impl Setup {
         let measured = self.bench.run(workload, &self.place, &self.judge, told)?;
         bar.finish_and_clear();
         let report = measured.report;
+        let mut offered = workload.clone();
+        if self.given.timed {
+            offered.requests = Some(measured.records.len().max(1) as u64);
+        }
+        let load = OfferedLoad::of(offered, self.given.texts.is_none(), &report);
         let beside = match &self.deployment {
-            Some(deployment) => {
-                let mut offered = workload.clone();
-                if self.given.timed {
-                    offered.requests = Some(measured.records.len().max(1) as u64);
-                }
-                let load = (&offered, self.given.texts.is_none());
-                Beside::of(deployment, &self.spec, &self.place, load, &report)?
-            }
+            Some(deployment) => Beside::of(deployment, &self.spec, &self.place, &load, &report)?,
             None => Beside::default(),
         };
         let point = Point {
@@ -150,6 +149,7 @@ impl Setup {
                 None => Some(1.0),
             },
             max_concurrency: report.requested.concurrency,
+            workload: serde_json::to_value(&load.workload)?,
             report,
             beside,
             server: measured.server,

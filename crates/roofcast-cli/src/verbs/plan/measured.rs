@@ -4,14 +4,14 @@
 //! search. The library compares run and forecast.
 
 use crate::args::PlanArgs;
-use crate::input::filled;
 use crate::input::scenario::{EMPTY, Scenario, Source};
+use crate::input::{self, filled};
 use anyhow::Result;
-use roofcast::Error;
 use roofcast::deployment::DeploymentOptions;
-use roofcast::measurement::benchmark::{Subject, of_result};
-use roofcast::measurement::{Lengths, Measurement, MeasurementKind};
+use roofcast::measurement::benchmark::Subject;
+use roofcast::measurement::{Lengths, Measurement, MeasurementKind, results};
 use roofcast::spec::settings::Setting;
+use roofcast::{Catalog, Error};
 use std::path::Path;
 use toml::Value;
 
@@ -32,12 +32,11 @@ pub(super) fn scenario(args: &PlanArgs, path: &Path) -> Result<(Scenario, Option
         version: spec.engine.version.clone().unwrap_or_default(),
         weights: spec.precision.weights.clone().unwrap_or_default(),
         kv: spec.precision.kv.clone().unwrap_or_default(),
+        drafts: spec.engine.speculative.is_some(),
+        input_len: None,
+        output_len: None,
     };
-    let row = of_result(
-        &path.display().to_string(),
-        &filled(path, "a benchmark client's result as JSON")?,
-        &subject,
-    )?;
+    let row = measured(path, &subject, &first.catalog)?;
     let mut more = if spec.workload.is_none() { load(&row)? } else { Vec::new() };
     let search = spec.search.clone().unwrap_or_default();
     let listed = |own: Option<u64>, others: [u64; 2]| -> Value {
@@ -54,8 +53,25 @@ pub(super) fn scenario(args: &PlanArgs, path: &Path) -> Result<(Scenario, Option
     Ok((source.scenario(&more)?, Some(row)))
 }
 
+/// The only run in the file at `path`, with the traces of its load.
+fn measured(path: &Path, subject: &Subject, catalog: &Catalog) -> Result<Measurement> {
+    let place = path.display().to_string();
+    let text = filled(path, "a benchmark client's result as JSON")?;
+    let mut runs = results::read(&place, &text, subject, catalog)?;
+    if runs.len() > 1 {
+        return Err(Error::field(&place, "runs", runs.len(), "a file with one run").into());
+    }
+    let mut row = runs.remove(0).row?;
+    row.load(|trace| input::text(Path::new(trace)))?;
+    Ok(row)
+}
+
 /// The load of a run as keys of a spec.
 fn load(row: &Measurement) -> Result<Vec<Setting>, Error> {
+    if let Some(workload) = &row.workload {
+        let table = Value::try_from(workload).map_err(|e| Error::field(&row.id, "workload", "carried", e))?;
+        return Ok(vec![Setting::new("workload", table)]);
+    }
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let arrivals = match (row.kind, row.request_rate, row.concurrency) {
         (MeasurementKind::OpenLoop, Some(rate), _) => vec![

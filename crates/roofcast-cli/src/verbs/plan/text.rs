@@ -180,6 +180,7 @@ fn current(now: &Current, found: &Plan) -> String {
     text += &table::line(&format!(
         "measured steps take {factor} times the forecast; the plan scales its forecasts by this factor"
     ));
+    text += &now.notes.iter().map(|note| table::line(note)).collect::<String>();
     text += "\nchanges on these accelerators under the plan's load, best first\n\n";
     let row = |a: &Alternative| {
         let mut row = vec![a.change.clone(), if a.meets { "met" } else { "missed" }.to_owned()];
