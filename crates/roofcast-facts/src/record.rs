@@ -122,10 +122,11 @@ impl Record {
         Picoseconds(self.finished.0.saturating_sub(self.sent.0))
     }
 
-    /// TPOT: (E2EL − TTFT)/(output tokens − 1); `None` for a single output token.
+    /// TPOT: (E2EL − TTFT)/(output tokens − 1); `None` for a single output token, and if all came at one time.
     pub fn tpot(&self) -> Option<Picoseconds> {
         let others = self.output_len.checked_sub(1).filter(|n| *n > 0)?;
-        Some(Picoseconds(self.e2el().0.saturating_sub(self.ttft()?.0) / others))
+        let after = self.e2el().0.saturating_sub(self.ttft()?.0);
+        (after > 0).then_some(Picoseconds(after / others))
     }
 
     /// The record as a line of JSON, without the newline.

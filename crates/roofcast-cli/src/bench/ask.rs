@@ -6,7 +6,7 @@
 use super::client::{self, Client, Incoming};
 use super::failure::{Failure, shown};
 use super::request::Form;
-use super::response::{Expected, Response};
+use super::response::{Expected, Response, Shown};
 use super::servers::Servers;
 use super::turn::Turn;
 use bytes::Bytes;
@@ -66,6 +66,9 @@ pub(super) struct Asked {
     pub(super) counted: Option<u64>,
     /// Requested output tokens, over all choices.
     pub(super) tokens_asked: u64,
+    /// Generated tokens; the record has those that the stream shows.
+    pub(super) generated: u64,
+    pub(super) shown: Shown,
     /// True if the server counted the tokens of its answer.
     pub(super) tokens_counted: bool,
     /// True if the server reported the cached part of the prompt.
@@ -162,6 +165,7 @@ impl Asker {
         let counted = usage.map(|u| u.prompt_tokens).filter(|n| *n > 0);
         let tokens_counted = answer.counted_tokens().is_some() || answer.asked == 0;
         let finished = if failure.is_some() { now } else { answer.last_token.unwrap_or(now) };
+        let (generated, shown) = (answer.generated(), answer.shown());
         let record = Record {
             id: question.id,
             outcome: failure.as_ref().map_or(Outcome::Completed, |f| f.outcome),
@@ -182,6 +186,8 @@ impl Asker {
             ended: now,
             counted,
             tokens_asked: answer.asked,
+            generated,
+            shown,
             tokens_counted,
             cache_told: usage.is_some_and(|u| u.cached_tokens.is_some()),
             text: answer.text,

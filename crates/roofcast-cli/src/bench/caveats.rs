@@ -67,6 +67,7 @@ pub(super) fn of(
             tally.uncounted
         )));
     }
+    found.extend(counts(tally));
     if let Some(together) = share(tally.no_gaps, tally.gaps).filter(|share| *share > TOGETHER) {
         found.push(Caveat::note(format!(
             "{:.0} % of the chunks came together with the one before: something on the way holds streams back, and TTFT and \
@@ -89,6 +90,54 @@ pub(super) fn of(
         )));
     }
     found
+}
+
+/// Caveats on tokens that the server counts and its streams show otherwise.
+fn counts(tally: &Tally) -> Vec<Caveat> {
+    let note = |answers: u64, text: String| (answers > 0).then(|| Caveat::note(text));
+    let dense = tally.dense_tokens as f64 / tally.dense_chunks.max(1) as f64;
+    let notes = [
+        note(
+            tally.hiding,
+            format!(
+                "{} reasoning tokens of {} answers are counted and not streamed: output tokens and TPOT are those of the \
+                 streamed ones, and TTFT includes the time of the others",
+                tally.hidden, tally.hiding
+            ),
+        ),
+        note(
+            tally.bundled,
+            format!(
+                "the first chunk of {} answers has several tokens by the server's count: their TPOT divides by these \
+                 tokens too, and is too low",
+                tally.bundled
+            ),
+        ),
+        note(
+            if tally.bundled == 0 { tally.dense } else { 0 },
+            format!(
+                "{} answers have {dense:.2} tokens a chunk: TPOT is right where the first chunk has one token, and ITL is \
+                 between chunks",
+                tally.dense
+            ),
+        ),
+        note(
+            tally.undercounted,
+            format!(
+                "the server counts fewer tokens than its stream has chunks in {} answers",
+                tally.undercounted
+            ),
+        ),
+        note(
+            tally.at_once,
+            format!("{} answers of several tokens came at one time: they have no TPOT", tally.at_once),
+        ),
+        note(
+            tally.passed_over,
+            format!("{} events with neither content nor counts were passed over", tally.passed_over),
+        ),
+    ];
+    notes.into_iter().flatten().collect()
 }
 
 /// Caveat on answers with fewer tokens than requested.

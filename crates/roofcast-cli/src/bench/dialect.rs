@@ -3,15 +3,18 @@
 //! Knows: the content that all APIs have in common: which chunk brings tokens, token counts, failures, ends. Each API's
 //! own keys are in a separate file. Knows nothing about time or sockets.
 
+mod count;
 mod embeddings;
 mod generate;
 mod messages;
 mod openai;
 mod responses;
+mod spoken;
 mod words;
 
 use super::failure::Failure;
 use super::target::Endpoint;
+use count::count;
 use roofcast::record::Outcome;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -32,8 +35,12 @@ pub(super) struct Chunk {
     /// The choice that the counts are for, if the server counts each choice separately: llama.cpp does in its last
     /// chunk, vLLM with continuous usage.
     pub(super) usage_of: Option<u32>,
-    /// Output tokens, for APIs that report them in another event than the prompt's tokens.
-    pub(super) answered: Option<u64>,
+    /// Token counts of one of several events that report them, which are merged.
+    pub(super) counts: Option<Counts>,
+    /// True if the chunk shows reasoning.
+    pub(super) reasons: bool,
+    /// True if the event has no content that the API defines.
+    pub(super) passed_over: bool,
     /// Error that the server sent in place of an answer.
     pub(super) failure: Option<Failure>,
 }
@@ -56,30 +63,57 @@ pub(super) struct Usage {
     pub(super) completion_tokens: u64,
     /// Prompt tokens found in a prefix cache; `None` if the server does not report them.
     pub(super) cached_tokens: Option<u64>,
+    /// Output tokens that are reasoning, of which a stream may show none.
+    pub(super) reasoning_tokens: u64,
 }
 
 /// Token counts by the keys that Anthropic's API and OpenAI's Responses share, with the keys of cached tokens, which
 /// differ.
-#[derive(Deserialize)]
-struct Counts {
-    #[serde(default)]
-    input_tokens: u64,
-    #[serde(default)]
-    output_tokens: u64,
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+pub(super) struct Counts {
+    #[serde(default, deserialize_with = "count")]
+    input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    output_tokens: Option<u64>,
     /// Anthropic's count of cached tokens, which `input_tokens` does not include.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cache_read_input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cache_creation_input_tokens: Option<u64>,
     /// OpenAI's count of cached tokens, which `input_tokens` includes.
     #[serde(default)]
     input_tokens_details: Option<Details>,
+    #[serde(default)]
+    output_tokens_details: Option<Details>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 struct Details {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    reasoning_tokens: Option<u64>,
+}
+
+impl Counts {
+    /// Counts of this event and a later one of the same answer: the later one corrects what it states. A later event
+    /// without prompt tokens states none, though it may write zeros.
+    pub(super) fn merged(self, later: Counts) -> Counts {
+        let prompt = [later.input_tokens, later.cache_read_input_tokens, later.cache_creation_input_tokens];
+        if prompt.into_iter().flatten().all(|n| n == 0) {
+            return Counts { output_tokens: later.output_tokens.or(self.output_tokens), ..self };
+        }
+        Counts {
+            input_tokens: later.input_tokens.or(self.input_tokens),
+            output_tokens: later.output_tokens.or(self.output_tokens),
+            cache_read_input_tokens: later.cache_read_input_tokens.or(self.cache_read_input_tokens),
+            cache_creation_input_tokens: later
+                .cache_creation_input_tokens
+                .or(self.cache_creation_input_tokens),
+            input_tokens_details: later.input_tokens_details.or(self.input_tokens_details),
+            output_tokens_details: later.output_tokens_details.or(self.output_tokens_details),
+        }
+    }
 }
 
 impl From<&Counts> for Usage {
@@ -87,9 +121,13 @@ impl From<&Counts> for Usage {
         let (read, created) = (counts.cache_read_input_tokens, counts.cache_creation_input_tokens);
         let details = counts.input_tokens_details.as_ref();
         Usage {
-            prompt_tokens: counts.input_tokens + read.unwrap_or(0) + created.unwrap_or(0),
-            completion_tokens: counts.output_tokens,
+            prompt_tokens: [counts.input_tokens, read, created]
+                .into_iter()
+                .flatten()
+                .fold(0, u64::saturating_add),
+            completion_tokens: counts.output_tokens.unwrap_or(0),
             cached_tokens: read.or_else(|| details?.cached_tokens),
+            reasoning_tokens: counts.output_tokens_details.and_then(|d| d.reasoning_tokens).unwrap_or(0),
         }
     }
 }

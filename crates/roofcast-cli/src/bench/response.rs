@@ -3,7 +3,7 @@
 //! Knows: how a [`Record`]'s times and counts accumulate, for streams and whole answers, with bounds on memory. Pure:
 //! it receives bytes and times and never sees a socket.
 
-use super::dialect::{self, Chunk, DONE, Tokens, Usage};
+use super::dialect::{self, Chunk, Counts, DONE, Tokens, Usage};
 use super::failure::{Failure, shown};
 use super::stream::{Event, Events};
 use super::target::Endpoint;
@@ -32,6 +32,19 @@ pub(super) struct Expected {
     /// Output tokens of each choice.
     pub(super) tokens: u64,
     pub(super) choices: u64,
+}
+
+/// What a stream shows of an answer that the server counts otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// Number of chunks with tokens.
+    pub(super) chunks: u64,
+    /// Tokens of the first chunk by the server's count, if it counts with every chunk; else 0.
+    pub(super) first: u64,
+    /// Reasoning tokens that the server counts and the stream does not show.
+    pub(super) hidden: u64,
+    /// Events without content that the API defines.
+    pub(super) passed_over: u64,
 }
 
 /// State of an answer that is being received.
@@ -67,6 +80,13 @@ pub(super) struct Response {
     pub(super) itl: Vec<Picoseconds>,
     /// Token counts reported by the server; `completion_tokens` covers all choices.
     pub(super) usage: Option<Usage>,
+    /// Counts of the events so far, if several of one answer report them.
+    counts: Counts,
+    /// Tokens of the first chunk, by a count that came with it.
+    first: u64,
+    /// True if the stream showed reasoning.
+    reasoned: bool,
+    passed_over: u64,
     /// Tokens of each choice, if the server counts them separately.
     counted: BTreeMap<u32, u64>,
     /// Text of the answer, if it is kept.
@@ -95,6 +115,10 @@ impl Response {
             last_token: None,
             itl: Vec::new(),
             usage: None,
+            counts: Counts::default(),
+            first: 0,
+            reasoned: false,
+            passed_over: 0,
             counted: BTreeMap::new(),
             text: String::new(),
         }
@@ -175,8 +199,20 @@ impl Response {
         if !self.spoken && !self.head.is_empty() {
             return Err(self.not_a_stream());
         }
-        if !self.done && self.finished < self.expected.choices.max(1) {
-            let message = format!("the answer ended after {} chunks without a finish", self.chunks);
+        let wanted = self.expected.choices.max(1);
+        // Some servers end without a finish when they have sent all that was requested.
+        let came = self.counted_tokens().unwrap_or(self.named.max(self.chunks));
+        let complete = self.done && (came == 0 || came >= self.asked);
+        if self.finished < wanted && !complete {
+            let message = match (wanted, self.chunks) {
+                (1, chunks) => format!("the answer ended after {chunks} chunks without a finish"),
+                (_, chunks) => {
+                    format!(
+                        "the answer ended after {chunks} chunks with a finish of {} of {wanted} choices",
+                        self.finished
+                    )
+                }
+            };
             return Err(Failure::new(Outcome::Disconnected, message));
         }
         if self.chunks > 0 || !self.expected.endpoint.generates() {
@@ -202,9 +238,25 @@ impl Response {
         self.all_had_length && self.finished > 0 && self.finished >= self.expected.choices
     }
 
-    /// Received output tokens: the server's own count; else the requested number if every choice reached it; else the
-    /// number that chunks state; else one per chunk.
+    /// Reasoning tokens that the server counts and the stream does not show.
+    fn hidden(&self) -> u64 {
+        let usage = self.usage.filter(|_| self.expected.stream && !self.reasoned && self.chunks > 0);
+        usage.map_or(0, |usage| usage.reasoning_tokens.min(usage.completion_tokens.saturating_sub(1)))
+    }
+
+    /// What the stream showed, in comparison with the server's counts.
+    pub(super) fn shown(&self) -> Shown {
+        Shown { chunks: self.chunks, first: self.first, hidden: self.hidden(), passed_over: self.passed_over }
+    }
+
+    /// Received output tokens that the stream shows: without hidden reasoning.
     pub(super) fn output_len(&self) -> u64 {
+        self.generated() - self.hidden()
+    }
+
+    /// Generated output tokens: the server's own count; else the requested number if every choice reached it; else the
+    /// number that chunks state; else one per chunk.
+    pub(super) fn generated(&self) -> u64 {
         let ran_out = self.ran_out().then_some(self.asked);
         self.counted_tokens().or(ran_out).unwrap_or(self.named.max(self.chunks))
     }
@@ -239,8 +291,15 @@ impl Response {
         if let Some(failure) = chunk.failure {
             return Err(failure);
         }
+        let before = self.chunks;
         for tokens in &chunk.tokens {
             self.tokens(tokens, at)?;
+        }
+        self.reasoned |= chunk.reasons;
+        self.passed_over += u64::from(chunk.passed_over);
+        let named = chunk.tokens.iter().filter_map(|tokens| tokens.named).sum::<u64>();
+        if before == 0 && self.chunks == 1 && chunk.finished.is_empty() {
+            self.first = chunk.usage.map_or(named, |usage| usage.completion_tokens);
         }
         for length in &chunk.finished {
             self.finished += 1;
@@ -249,8 +308,9 @@ impl Response {
         if let Some(usage) = chunk.usage {
             self.count(usage, chunk.usage_of)?;
         }
-        if let (Some(answered), Some(usage)) = (chunk.answered, &mut self.usage) {
-            usage.completion_tokens = answered;
+        if let Some(counts) = chunk.counts {
+            self.counts = self.counts.merged(counts);
+            self.usage = Some(Usage::from(&self.counts));
         }
         self.text.push_str(&chunk.text);
         Ok(())

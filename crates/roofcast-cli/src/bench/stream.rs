@@ -31,6 +31,8 @@ pub(super) struct Events {
     begun: bool,
     /// True if the first line has been seen; a byte order mark is removed only there.
     opened: bool,
+    /// True if the last byte was a carriage return, which ends a line alone or together with a line feed.
+    returned: bool,
 }
 
 /// Kinds of events, by the name in their `event` field.
@@ -52,9 +54,17 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 impl Events {
     /// Processes the next bytes; `each` receives every event that they complete.
     pub(super) fn feed(&mut self, mut bytes: &[u8], each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
-        while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
+        if !bytes.is_empty() && std::mem::take(&mut self.returned) {
+            bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
+        }
+        while let Some(end) = bytes.iter().position(|b| matches!(b, b'\n' | b'\r')) {
             let (head, rest) = bytes.split_at(end);
-            bytes = rest.get(1..).unwrap_or_default();
+            let (mark, mut after) = rest.split_first().unwrap_or((&b'\n', &[]));
+            if *mark == b'\r' {
+                self.returned = after.is_empty();
+                after = after.strip_prefix(b"\n").unwrap_or(after);
+            }
+            bytes = after;
             if self.line.is_empty() {
                 self.line(head, each)?;
             } else {
@@ -82,7 +92,6 @@ impl Events {
     }
 
     fn line(&mut self, line: &[u8], each: &mut impl FnMut(Event)) -> Result<(), TooLong> {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
         let mark = if self.opened { b"" } else { BYTE_ORDER_MARK };
         self.opened = true;
         let line = line.strip_prefix(mark).unwrap_or(line);
@@ -182,6 +191,19 @@ mod tests {
         let expected = [(false, "a".to_owned()), (false, "b".to_owned())];
         for cut in 0..text.len() {
             assert_eq!(events(&[&text[..cut], &text[cut..]]), expected, "cut at {cut}");
+        }
+    }
+
+    /// Lines end in a carriage return, a line feed, or both, wherever the pair is cut.
+    #[test]
+    fn lines_end_in_three_ways() {
+        let expected = [(false, "a".to_owned()), (false, "b\nc".to_owned())];
+        for end in ["\n", "\r", "\r\n"] {
+            let text = ["data: a", "", ": ping", "data: b", "data: c", "", ""].join(end);
+            for cut in 0..text.len() {
+                let (head, rest) = text.as_bytes().split_at(cut);
+                assert_eq!(events(&[head, rest]), expected, "{end:?} cut at {cut}");
+            }
         }
     }
 

@@ -28,6 +28,21 @@ pub(super) struct Tally {
     /// Gaps between chunks of completed answers; the next field counts gaps of zero length.
     pub(super) gaps: u64,
     pub(super) no_gaps: u64,
+    /// Completed answers with reasoning tokens that the stream does not show; the next field counts these tokens.
+    pub(super) hiding: u64,
+    pub(super) hidden: u64,
+    /// Completed answers whose first chunk has several tokens by the server's count.
+    pub(super) bundled: u64,
+    /// Completed streams with more counted tokens than chunks; the next fields have their tokens and chunks.
+    pub(super) dense: u64,
+    pub(super) dense_tokens: u64,
+    pub(super) dense_chunks: u64,
+    /// Completed streams with fewer counted tokens than chunks.
+    pub(super) undercounted: u64,
+    /// Completed streams of several tokens that came at one time.
+    pub(super) at_once: u64,
+    /// Events without content that the API defines.
+    pub(super) passed_over: u64,
     /// Requests that were sent twice.
     pub(super) resent: u64,
     /// Prompts that had been sent before, in this run or an earlier one.
@@ -48,13 +63,31 @@ impl Tally {
             self.cached += asked.record.cached_tokens;
         }
         if asked.record.outcome == Outcome::Completed {
-            self.short += u64::from(asked.record.output_len < asked.tokens_asked);
+            self.short += u64::from(asked.generated < asked.tokens_asked);
             self.tokens_asked += asked.tokens_asked;
-            self.tokens += asked.record.output_len;
+            self.tokens += asked.generated;
+            self.add_shown(asked);
             self.uncounted += u64::from(!asked.tokens_counted);
             self.gaps += asked.record.itl.len() as u64;
             self.no_gaps += asked.record.itl.iter().filter(|gap| gap.0 == 0).count() as u64;
         }
+    }
+
+    /// Adds what the stream of a completed answer shows, in comparison with the server's counts.
+    fn add_shown(&mut self, asked: &Asked) {
+        let (shown, record) = (asked.shown, &asked.record);
+        self.passed_over += shown.passed_over;
+        let Some(first) = record.first_token else { return };
+        self.hiding += u64::from(shown.hidden > 0);
+        self.hidden += shown.hidden;
+        self.bundled += u64::from(shown.first > 1);
+        self.at_once += u64::from(record.output_len > 1 && first == record.finished);
+        if asked.tokens_counted && record.output_len > shown.chunks {
+            self.dense += 1;
+            self.dense_tokens += record.output_len;
+            self.dense_chunks += shown.chunks;
+        }
+        self.undercounted += u64::from(asked.tokens_counted && record.output_len < shown.chunks);
     }
 
     /// Fraction of the counted prompts that have exactly the planned length; `None` if the server counts none.

@@ -157,7 +157,8 @@ pub(crate) fn uncounted(stream: &mut dyn Stream) -> bool {
 /// Writes a correct answer of two tokens with token counts.
 pub(crate) fn good(stream: &mut dyn Stream) -> bool {
     let usage = chunk(
-        "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n",
+        "data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n\
+         data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n",
     );
     stream.write_all(format!("{HEAD}{}{}{usage}0\r\n\r\n", token(), token()).as_bytes()).is_ok()
 }

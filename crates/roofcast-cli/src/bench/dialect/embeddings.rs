@@ -1,6 +1,6 @@
 //! The answer of `/v1/embeddings`: a vector for each input, and the number of prompt tokens.
 
-use super::{Chunk, Usage, WrittenError};
+use super::{Chunk, Usage, WrittenError, count};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -14,8 +14,8 @@ struct Written<'a> {
 
 #[derive(Deserialize)]
 struct WrittenUsage {
-    #[serde(default)]
-    prompt_tokens: u64,
+    #[serde(default, deserialize_with = "count")]
+    prompt_tokens: Option<u64>,
 }
 
 pub(super) fn read(data: &[u8]) -> Result<Chunk, String> {
@@ -24,6 +24,7 @@ pub(super) fn read(data: &[u8]) -> Result<Chunk, String> {
     if failure.is_none() && written.data.as_ref().is_none_or(Vec::is_empty) {
         return Err("neither `data` nor an error".into());
     }
-    let usage = written.usage.map(|u| Usage { prompt_tokens: u.prompt_tokens, ..Usage::default() });
+    let usage =
+        written.usage.map(|u| Usage { prompt_tokens: u.prompt_tokens.unwrap_or(0), ..Usage::default() });
     Ok(Chunk { usage, failure, finished: vec![true], ..Chunk::default() })
 }

@@ -2,7 +2,7 @@
 //! Checked against `python/sglang/srt/managers/tokenizer_manager.py` of SGLang 0.5.
 
 use super::words::Words;
-use super::{Chunk, Tokens, Usage, WrittenError, given_up};
+use super::{Chunk, Tokens, Usage, WrittenError, count, given_up};
 use crate::bench::failure::Failure;
 use roofcast::record::Outcome;
 use serde::Deserialize;
@@ -22,11 +22,11 @@ struct Written<'a> {
 
 #[derive(Deserialize)]
 struct Meta<'a> {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
+    prompt_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
     #[serde(borrow, default)]
     finish_reason: Option<Finish<'a>>,
@@ -44,21 +44,20 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     let written: Written = serde_json::from_slice(data).map_err(|e| e.to_string())?;
     let failure = written.error.as_ref().map(WrittenError::failure);
     let Some(meta) = written.meta_info else {
-        return match failure {
-            Some(_) => Ok(Chunk { failure, ..Chunk::default() }),
-            None => Err("neither `meta_info` nor an error".into()),
-        };
+        return Ok(Chunk { passed_over: failure.is_none(), failure, ..Chunk::default() });
     };
     let choice = written.index.unwrap_or(0);
     let mut chunk = Chunk { failure, ..Chunk::default() };
-    if meta.completion_tokens > 0 {
+    let answered = meta.completion_tokens.unwrap_or(0);
+    if answered > 0 {
         let unseen = written.text.as_ref().is_none_or(Words::is_empty);
         chunk.tokens.push(Tokens { choice, named: None, unseen });
     }
     chunk.usage = Some(Usage {
-        prompt_tokens: meta.prompt_tokens,
-        completion_tokens: meta.completion_tokens,
+        prompt_tokens: meta.prompt_tokens.unwrap_or(0),
+        completion_tokens: answered,
         cached_tokens: meta.cached_tokens,
+        reasoning_tokens: 0,
     });
     chunk.usage_of = Some(choice);
     if let Some(finish) = meta.finish_reason {

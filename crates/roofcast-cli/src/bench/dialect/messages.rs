@@ -58,9 +58,10 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     let written: Written = serde_json::from_slice(data).map_err(|e| e.to_string())?;
     let mut chunk = Chunk::default();
     match written.kind.as_ref() {
-        "message_start" => chunk.usage = written.message.and_then(|m| m.usage).as_ref().map(Usage::from),
+        "message_start" => chunk.counts = written.message.and_then(|m| m.usage),
         "content_block_delta" => {
             let Some(delta) = written.delta else { return Ok(chunk) };
+            chunk.reasons = delta.thinking.as_ref().is_some_and(|words| !words.is_empty());
             let words = [&delta.text, &delta.thinking, &delta.partial_json];
             let unseen = !words.into_iter().flatten().any(|words| !words.is_empty());
             chunk.tokens.push(Tokens { choice: 0, named: None, unseen });
@@ -69,8 +70,8 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
             }
         }
         "message_delta" => {
-            // Output tokens so far; the prompt's are in `message_start`.
-            chunk.answered = written.usage.as_ref().map(|usage| usage.output_tokens);
+            // Servers report the prompt's tokens here, in `message_start`, or in both.
+            chunk.counts = written.usage;
             let reason = written.delta.and_then(|delta| delta.stop_reason);
             chunk.finished.extend(reason.map(|reason| reason == "max_tokens"));
         }

@@ -1,13 +1,15 @@
 //! Events of `/v1/chat/completions` and `/v1/completions`, in the dialects that servers speak. Checked against recorded
 //! streams of vLLM 0.32 and llama.cpp b11434.
 
+use super::spoken::Spoken;
 use super::words::Words;
-use super::{Chunk, NO_MESSAGE, Tokens, Usage, WrittenError, given_up};
+use super::{Chunk, Details, NO_MESSAGE, Tokens, Usage, WrittenError, count, given_up};
 use crate::bench::failure::Failure;
 use roofcast::record::Outcome;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
+use std::fmt;
 
 #[derive(Deserialize)]
 struct Written<'a> {
@@ -43,43 +45,76 @@ struct Choice<'a> {
     token_ids: Option<Vec<IgnoredAny>>,
 }
 
-#[derive(Deserialize, Default)]
+/// Content of a message, or the next part of it.
+#[derive(Default)]
 struct Delta<'a> {
-    #[serde(borrow, default)]
-    role: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
+    /// True if the delta has a role, as the first one of a message.
+    role: bool,
     content: Option<Words<'a>>,
-    #[serde(borrow, default)]
-    reasoning_content: Option<Words<'a>>,
-    /// Reasoning text, under the key of vLLM and OpenRouter.
-    #[serde(borrow, default)]
-    reasoning: Option<Words<'a>>,
-    #[serde(borrow, default)]
-    refusal: Option<Words<'a>>,
-    #[serde(default)]
-    tool_calls: Option<Vec<IgnoredAny>>,
-    /// OpenAI's older form of a tool call.
-    #[serde(default)]
-    function_call: Option<IgnoredAny>,
+    /// True if another key has text: a refusal, a transcript, a call.
+    spoken: bool,
+    /// True if a key of reasoning has text.
+    reasons: bool,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Delta<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Delta<'a>, D::Error> {
+        deserializer.deserialize_map(DeltaKeys)
+    }
+}
+
+struct DeltaKeys;
+
+impl<'de> Visitor<'de> for DeltaKeys {
+    type Value = Delta<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a message, or a part of it")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Delta<'de>, A::Error> {
+        let mut delta = Delta::default();
+        let some = |words: Option<Words>| words.is_some_and(|words| !words.is_empty());
+        while let Some(key) = map.next_key::<Cow<str>>()? {
+            match key.as_ref() {
+                "role" => delta.role = map.next_value::<Option<IgnoredAny>>()?.is_some(),
+                "content" => delta.content = map.next_value()?,
+                "refusal" => delta.spoken |= some(map.next_value()?),
+                // Keys of vLLM, DeepSeek and OpenRouter.
+                "reasoning_content" | "reasoning" | "reasoning_text" => {
+                    delta.reasons |= some(map.next_value()?)
+                }
+                "tool_calls" => {
+                    let calls: Option<Vec<IgnoredAny>> = map.next_value()?;
+                    delta.spoken |= calls.is_some_and(|calls| !calls.is_empty());
+                }
+                // OpenAI's older form of a tool call.
+                "function_call" => delta.spoken |= map.next_value::<Option<IgnoredAny>>()?.is_some(),
+                other => {
+                    let Spoken(spoken) = Spoken::of(other, &mut map)?;
+                    delta.spoken |= spoken;
+                    delta.reasons |=
+                        spoken && (other.starts_with("reasoning") || other.starts_with("thinking"));
+                }
+            }
+        }
+        Ok(delta)
+    }
 }
 
 #[derive(Deserialize)]
 struct WrittenUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     completion_tokens: Option<u64>,
     #[serde(default)]
     prompt_tokens_details: Option<Details>,
+    #[serde(default)]
+    completion_tokens_details: Option<Details>,
     /// Cached prompt tokens, under DeepSeek's key.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     prompt_cache_hit_tokens: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Details {
-    #[serde(default)]
-    cached_tokens: Option<u64>,
 }
 
 impl From<WrittenUsage> for Usage {
@@ -89,6 +124,7 @@ impl From<WrittenUsage> for Usage {
             prompt_tokens: written.prompt_tokens.unwrap_or(0),
             completion_tokens: written.completion_tokens.unwrap_or(0),
             cached_tokens: details.or(written.prompt_cache_hit_tokens),
+            reasoning_tokens: written.completion_tokens_details.and_then(|d| d.reasoning_tokens).unwrap_or(0),
         }
     }
 }
@@ -101,15 +137,15 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     if let (Some(_), Some([only])) = (chunk.usage, written.choices.as_deref()) {
         chunk.usage_of = Some(only.index.unwrap_or(0));
     }
-    if written.choices.is_none() && chunk.usage.is_none() && chunk.failure.is_none() {
-        return Err("neither choices nor usage nor an error".into());
-    }
+    chunk.passed_over = written.choices.is_none() && chunk.usage.is_none() && chunk.failure.is_none();
     for choice in written.choices.unwrap_or_default() {
         let index = choice.index.unwrap_or(0);
         if let Some(unseen) = brings_tokens(&choice) {
             let named = choice.token_ids.as_ref().map(|ids| ids.len() as u64).filter(|n| *n > 0);
             chunk.tokens.push(Tokens { choice: index, named, unseen: unseen && named.is_none() });
         }
+        let message = choice.delta.as_ref().or(choice.message.as_ref());
+        chunk.reasons |= message.is_some_and(|delta| delta.reasons);
         if let Some(reason) = &choice.finish_reason {
             chunk.finished.push(reason == "length");
         }
@@ -151,11 +187,9 @@ fn brings_tokens(choice: &Choice) -> Option<bool> {
     let Some(delta) = choice.delta.as_ref().or(choice.message.as_ref()) else {
         return (choice.text.is_some() && choice.finish_reason.is_none()).then_some(true);
     };
-    let words = [&delta.content, &delta.reasoning_content, &delta.reasoning, &delta.refusal];
-    let calls = delta.tool_calls.as_ref().is_some_and(|calls| !calls.is_empty());
-    if words.into_iter().any(some) || calls || delta.function_call.is_some() {
+    if some(&delta.content) || delta.spoken || delta.reasons {
         return Some(false);
     }
-    let between = delta.content.is_some() && delta.role.is_none() && choice.finish_reason.is_none();
+    let between = delta.content.is_some() && !delta.role && choice.finish_reason.is_none();
     between.then_some(true)
 }

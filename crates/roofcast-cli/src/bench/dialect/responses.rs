@@ -2,6 +2,7 @@
 //!
 //! Source: https://platform.openai.com/docs/api-reference/responses-streaming (2026-10).
 
+use super::spoken::Spoken;
 use super::words::Words;
 use super::{Chunk, Counts, NO_MESSAGE, Tokens, Usage, WrittenError};
 use crate::bench::failure::Failure;
@@ -17,9 +18,11 @@ struct Event<'a> {
     delta: Option<Words<'a>>,
     #[serde(borrow, default)]
     response: Option<Answer<'a>>,
-    /// Key of an `error`.
+    /// Key of an `error`; some servers nest it in `error`.
     #[serde(borrow, default)]
     message: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    error: Option<WrittenError<'a>>,
 }
 
 /// The answer in the final event of a stream, or the answer that is not streamed.
@@ -43,22 +46,37 @@ struct Item<'a> {
     arguments: Option<Words<'a>>,
 }
 
-/// Types of events that bring tokens: text, reasoning, refusals, arguments of calls.
-const DELTAS: [&str; 5] = [
-    "response.output_text.delta",
-    "response.reasoning_text.delta",
-    "response.reasoning_summary_text.delta",
-    "response.refusal.delta",
-    "response.function_call_arguments.delta",
-];
+/// An event whose delta is no text, as an object of a tool.
+#[derive(Deserialize)]
+struct ObjectDelta<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    delta: Spoken,
+}
+
+/// End of the types of events that bring tokens: text, reasoning, refusals, arguments and inputs of calls.
+const DELTA: &str = ".delta";
 
 pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
-    let event: Event = serde_json::from_slice(data).map_err(|e| e.to_string())?;
     let mut chunk = Chunk::default();
+    let event: Event = match serde_json::from_slice(data) {
+        Ok(event) => event,
+        Err(error) => {
+            let other =
+                serde_json::from_slice::<ObjectDelta>(data).ok().filter(|other| other.kind.ends_with(DELTA));
+            let Some(ObjectDelta { delta: Spoken(spoken), .. }) = other else {
+                return Err(error.to_string());
+            };
+            chunk.tokens.push(Tokens { choice: 0, named: None, unseen: !spoken });
+            return Ok(chunk);
+        }
+    };
     match event.kind.as_deref() {
-        Some(kind) if DELTAS.contains(&kind) => {
+        Some(kind) if kind.ends_with(DELTA) => {
             let unseen = event.delta.as_ref().is_none_or(Words::is_empty);
             chunk.tokens.push(Tokens { choice: 0, named: None, unseen });
+            // A summary of reasoning is not the reasoning.
+            chunk.reasons = kind == "response.reasoning_text.delta";
             if let Some(text) = event.delta.filter(|_| keep_text && kind == "response.output_text.delta") {
                 chunk.text = text.into_text().into_owned();
             }
@@ -67,8 +85,9 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
             end(event.response.ok_or("no `response` at its end")?, &mut chunk);
         }
         Some("error") => {
-            chunk.failure =
-                Some(Failure::new(Outcome::StreamError, event.message.as_deref().unwrap_or(NO_MESSAGE)));
+            let nested = event.error.as_ref().map(WrittenError::words);
+            let words = event.message.as_deref().or(nested).unwrap_or(NO_MESSAGE);
+            chunk.failure = Some(Failure::new(Outcome::StreamError, words));
         }
         Some(_) => {}
         None => whole(data, keep_text, &mut chunk)?,

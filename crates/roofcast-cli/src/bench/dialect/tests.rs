@@ -4,12 +4,16 @@ use super::*;
 /// choice if it reached its limit, text.
 fn told(endpoint: Endpoint, events: &[&str]) -> (usize, u64, u64, Option<u64>, Vec<bool>, String) {
     let (mut shown, mut usage, mut finished, mut text) = (0, Usage::default(), Vec::new(), String::new());
+    let mut counts = Counts::default();
     for event in events {
         let chunk = read(endpoint, event.as_bytes(), true).unwrap();
         assert_eq!(chunk.failure, None, "{event}");
         shown += chunk.tokens.iter().filter(|t| !t.unseen).count();
         usage = chunk.usage.unwrap_or(usage);
-        usage.completion_tokens = chunk.answered.unwrap_or(usage.completion_tokens);
+        if let Some(other) = chunk.counts {
+            counts = counts.merged(other);
+            usage = Usage::from(&counts);
+        }
         finished.extend(chunk.finished);
         text.push_str(&chunk.text);
     }
@@ -43,7 +47,28 @@ fn responses() {
     assert_eq!(failure(Endpoint::Responses, failed), (Outcome::StreamError, "no".into()));
     let error = r#"{"type":"error","message":"no","code":"x"}"#;
     assert_eq!(failure(Endpoint::Responses, error), (Outcome::StreamError, "no".into()));
+    let nested = r#"{"type":"error","error":{"type":"server_error","message":"no"}}"#;
+    assert_eq!(failure(Endpoint::Responses, nested), (Outcome::StreamError, "no".into()));
     assert!(read(Endpoint::Responses, b"{}", false).is_err());
+    // Every delta brings tokens, whatever it is of.
+    for delta in [
+        r#"{"type":"response.custom_tool_call_input.delta","delta":"ls"}"#,
+        r#"{"type":"response.code_interpreter_call_code.delta","delta":"1"}"#,
+        r#"{"type":"response.mcp_call_arguments.delta","delta":{"path":"a"}}"#,
+    ] {
+        assert_eq!(told(&[delta]).0, 1, "{delta}");
+    }
+}
+
+/// Counts as floats, and null as none.
+#[test]
+fn counts_may_be_floats() {
+    let usage = r#"{"choices":[],"usage":{"prompt_tokens":7.0,"completion_tokens":3.0,"prompt_tokens_details":{"cached_tokens":null}}}"#;
+    assert_eq!(told(Endpoint::Chat, &[usage]), (0, 3, 7, None, Vec::new(), String::new()));
+    for wrong in ["7.5", "-1", "\"7\""] {
+        let usage = format!(r#"{{"choices":[],"usage":{{"prompt_tokens":{wrong}}}}}"#);
+        assert!(read(Endpoint::Chat, usage.as_bytes(), false).is_err(), "{wrong}");
+    }
 }
 
 #[test]
@@ -62,6 +87,12 @@ fn messages() {
     // Anthropic counts cached tokens separately: the prompt has 5 + 3.
     assert_eq!(told(Endpoint::Messages, &events), (2, 4, 8, Some(3), vec![true], "a".into()));
     assert_eq!(told(Endpoint::Messages, &[whole]), (1, 4, 8, None, vec![false], "a".into()));
+    // Prompt tokens may come in the last event alone.
+    let late = [
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":0,"output_tokens":0}}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":5,"cache_read_input_tokens":3,"output_tokens":4}}"#,
+    ];
+    assert_eq!(told(Endpoint::Messages, &late), (0, 4, 8, Some(3), vec![false], String::new()));
     let error = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     assert_eq!(failure(Endpoint::Messages, error), (Outcome::StreamError, "Overloaded".into()));
 }

@@ -108,7 +108,7 @@ fn chunk(text: &str) -> String {
 #[test]
 fn times_are_those_of_the_reads() {
     let (a, b) = (chunk("a"), chunk("b"));
-    let end = "data: [DONE]\n\n";
+    let end = finish("stop", "") + "data: [DONE]\n\n";
     // Read at 0: half a chunk. At 1: its other half and a whole one. At 2: a keep-alive. At 3: one more and the end.
     let body = format!("{a}{b}: ping\n\n{b}{end}");
     let found = read(body.as_bytes(), &[10, a.len() - 10 + b.len(), 8], 9, 1);
@@ -137,12 +137,56 @@ data: {"choices":[{"delta":{"content":""}"#,
         (r#"{"function_call":{"name":"f","arguments":"{"}}"#, 1),
         (r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#, 1),
         (r#"{"content":"a\ud83d"}"#, 1),
+        (r#"{"reasoning_text":"hm"}"#, 1),
+        (r#"{"audio":{"id":"1","transcript":"a"}}"#, 1),
+        (r#"{"audio":{"id":"1"}}"#, 0),
+        (r#"{"reasoning_details":[{"type":"reasoning.text","text":"hm"}]}"#, 1),
+        (r#"{"annotations":[{"url":"a"}],"content":null}"#, 0),
         (r#"{"content":"a"},"message":{"role":"assistant","content":"a"}"#, 1),
         ("{}", 0),
     ] {
         let body = delta(text) + "data: [DONE]\n\n";
         assert_eq!(read(body.as_bytes(), &[], 9, 1).1, tokens, "{text}");
     }
+}
+
+/// Of two choices one never ends, or both do.
+#[test]
+fn a_lost_choice_is_a_failure() {
+    let end = |choice: u32| {
+        format!("data: {{\"choices\":[{{\"index\":{choice},\"text\":\"\",\"finish_reason\":\"stop\"}}]}}\n\n")
+    };
+    let done = "data: [DONE]\n\n";
+    let lost = format!("{}{}{done}", chunk("a"), end(0));
+    assert_eq!(read(lost.as_bytes(), &[], 9, 2).5, Some(Outcome::Disconnected));
+    let both = format!("{}{}{}{done}", chunk("a"), end(0), end(1));
+    assert_eq!(read(both.as_bytes(), &[], 9, 2).5, None);
+}
+
+/// Eight tokens, of which four are reasoning that is not streamed; a first chunk of three tokens; an event of nobody's API.
+#[test]
+fn counts_and_streams_that_differ() {
+    let answer = |body: &str| {
+        let mut answer = Response::new(expected(true, 8, 1));
+        answer.feed(body.as_bytes(), Picoseconds(1)).unwrap();
+        answer.end(Picoseconds(2)).unwrap();
+        (answer.output_len(), answer.generated(), answer.shown())
+    };
+    let delta = |text: &str, usage: &str| {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]{usage}}}\n\n")
+    };
+    let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let hidden = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":8,\"completion_tokens_details\":{\"reasoning_tokens\":4}}}\n\n";
+    let four = delta("a", "").repeat(4);
+    let shown = Shown { chunks: 4, hidden: 4, ..Shown::default() };
+    assert_eq!(answer(&format!("{four}{end}{hidden}")), (4, 8, shown));
+    let reasoning = delta("a", "").replace("content", "reasoning_text");
+    assert_eq!(answer(&format!("{reasoning}{four}{end}{hidden}")).0, 8);
+    let first = delta("a b c", ",\"usage\":{\"completion_tokens\":3}");
+    let usage = "data: {\"choices\":[],\"usage\":{\"completion_tokens\":5}}\n\n";
+    let bundled =
+        answer(&format!("data: {{\"progress\":1}}\n\n{first}{}{end}{usage}", delta("d", "").repeat(2)));
+    assert_eq!(bundled, (5, 5, Shown { chunks: 3, first: 3, hidden: 0, passed_over: 1 }));
 }
 
 /// A chunk that ends the answer, with further `keys` in its choice.
@@ -160,9 +204,10 @@ fn what_is_no_answer() {
         ("data: {\"object\":\"error\",\"message\":\"no\"}\n\n".into(), Outcome::StreamError),
         (format!("{a}data: {{\"choices\n\n"), Outcome::Malformed),
         ("data: 7\n\n".into(), Outcome::Malformed),
-        ("data: {}\n\n".into(), Outcome::Malformed),
+        ("data: {}\n\n".into(), Outcome::Disconnected),
         (a.replace("\"index\":0", "\"index\":4000000000"), Outcome::Malformed),
         (a.clone(), Outcome::Disconnected),
+        (format!("{a}data: [DONE]\n\n"), Outcome::Disconnected),
         (String::new(), Outcome::Disconnected),
         ("data: [DONE]\n\n".into(), Outcome::Empty),
         (format!("{a}{}", finish("abort", "")), Outcome::Aborted),
@@ -192,7 +237,8 @@ proptest! {
     ) {
         let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n";
         let parts = [chunk("a"), chunk("\\n"), ": ping\r\n\r\n".into(), usage.into(), "id: 3\n".into(), chunk("")];
-        let body: String = kinds.iter().map(|k| parts[*k].as_str()).chain(["data: [DONE]\n\n"]).collect();
+        let end = finish("stop", "") + "data: [DONE]\n\n";
+        let body: String = kinds.iter().map(|k| parts[*k].as_str()).chain([end.as_str()]).collect();
         // Empty chunks before the first one with text are not tokens.
         let shown = kinds.iter().skip_while(|k| ![0, 1].contains(*k));
         let tokens = shown.filter(|k| [0, 1, 5].contains(*k)).count() as u64;

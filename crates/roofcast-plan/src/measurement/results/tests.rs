@@ -3,6 +3,7 @@
 use super::*;
 use crate::measurement::{Lengths, MeasurementKind, TpotMean};
 use roofcast_ask::parallelism::RequestedParallelism;
+use roofcast_ask::spec::EngineKind;
 
 fn subject() -> Subject {
     Subject {
@@ -326,11 +327,9 @@ fn llama_bench_in_three_forms() {
         );
         assert_eq!((rows[0].measured.ttft_ms, rows[0].input), (Some(51.2), fixed(512)));
         assert!((rows[1].measured.tpot_ms.unwrap() - 6.667).abs() < 0.001 && rows[1].context == Some(64));
-        assert!(
-            rows.iter().all(|row| row.engine == "llama.cpp"
-                && row.weights == "q4_k_m"
-                && row.hardware == "h100-sxm")
-        );
+        assert!(rows.iter().all(|row| EngineKind::of(&row.engine) == EngineKind::LlamaCpp
+            && row.weights == "q4_k_m"
+            && row.hardware == "h100-sxm"));
     }
     refused(&prompt.replace("8030261312", "32762123264"), &["model_n_params"]);
     refused(&prompt.replace(r#""n_depth": 0"#, r#""n_depth": 4096"#), &["n_depth"]);
