@@ -62,8 +62,9 @@ fn a_row_of_an_unknown_engine_is_left_out() {
 
 /// Results of several clients, each with a member of its kind.
 #[test]
+#[cfg_attr(not(shared_data), ignore = "../shared is absent")]
 fn results_of_other_clients_are_read() {
-    let Some(folder) = shared("captures/bench-cases-2/results") else { return };
+    let folder = shared("captures/bench-cases-2/results");
     let subject = "--model llama-3.1-8b --hardware h100-sxm";
     for (name, rows) in [
         ("sglang.jsonl", 2),
