@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(table["engine"]["speculative"]["draft_model"], "meta-llama/Llama-3.2-1B".into());
         assert_eq!(table["engine"]["speculative"]["num_speculative_tokens"], 4.into());
         let table = spec("vllm serve m -sc.method ngram --speculative-config.num_speculative_tokens 3");
-        assert_eq!(table["engine"]["speculative"]["draft_cost"], 0.0.into());
+        assert_eq!(table["engine"]["speculative"]["method"], "ngram".into());
         assert_eq!(table["engine"]["speculative"]["num_speculative_tokens"], 3.into());
         let table = spec("vllm serve m -sc.method eagle3 -sc.synthetic_acceptance_length 2.5");
         assert_eq!(table["engine"]["speculative"]["acceptance_length"], 2.5.into());
@@ -410,6 +410,7 @@ mod tests {
             "data_parallel",
             "expert_parallel",
             "quantization",
+            "quantization_config",
             "kv_cache",
             "kv_transfer",
             "all2all",

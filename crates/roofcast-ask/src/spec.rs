@@ -33,7 +33,7 @@ pub use scheduling::{
     ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind, StateDtype, WritePolicy,
 };
 pub use search::{Objective, SearchSpec};
-pub use speculative::SpeculativeSpec;
+pub use speculative::{DraftMethod, SpeculativeSpec};
 
 use crate::workload::Workload;
 pub(crate) use crate::workload::prediction::Prediction;

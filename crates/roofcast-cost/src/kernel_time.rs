@@ -88,6 +88,7 @@ impl<'a> Kernels<'a> {
                 chip: &deployment.accelerator,
                 engine: &deployment.engine.release,
                 ep: deployment.parallelism.ep,
+                kernel: deployment.engine.quantization_kernel.as_deref(),
             },
             weights: &deployment.weights,
             deepep: deployment.experts.deepep(),

@@ -10,6 +10,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     ranks(apart, command)?;
     exchange(apart, command);
     graphs(apart, command);
+    quantization(apart, command)?;
     images(apart, command);
     connector(apart, command)?;
     drafts(apart, command)
@@ -32,12 +33,45 @@ fn images(apart: &[(String, Given)], command: &mut Command) {
 const MXFP8_ACTIVATIONS: [&str; 2] =
     ["VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"];
 
+/// Environment variable that has Marlin compute gpt-oss's experts, in place of Triton on Hopper (vLLM 0.11 to 0.19,
+/// `vllm/envs.py`).
+const MARLIN_EXPERTS: &str = "VLLM_MXFP4_USE_MARLIN";
+
 /// Reads the environment variables that change the time of a step.
 pub(super) fn variables<T: AsRef<str>>(variables: &[T], command: &mut Command) {
-    let eight_bit = |(name, value): (&str, &str)| MXFP8_ACTIVATIONS.contains(&name) && value == "1";
-    if variables.iter().filter_map(|variable| variable.as_ref().split_once('=')).any(eight_bit) {
+    let is_on = |wanted: &[&str]| {
+        let set = variables.iter().filter_map(|variable| variable.as_ref().split_once('='));
+        set.into_iter().any(|(name, value)| wanted.contains(&name) && matches!(value, "1" | "true" | "True"))
+    };
+    if is_on(&MXFP8_ACTIVATIONS) {
         command.set("precision.activations", "fp8");
     }
+    if is_on(&[MARLIN_EXPERTS]) {
+        command.set("engine.quantization_kernel", "marlin");
+    }
+}
+
+/// Reads `--quantization-config`, as JSON or field by field, of a checkpoint that is quantized already: 8-bit activations of
+/// the experts (vLLM 0.33, `config/quantization.py`, `QuantizationConfigArgs`). Other fields are not modelled.
+fn quantization(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    for (_, given) in apart.iter().filter(|(name, _)| name == "quantization_config") {
+        let read = || serde_json::from_str::<Value>(&given.value);
+        let config = match &given.field {
+            None => read().ok().filter(Value::is_object).ok_or_else(|| wrong(given, "a JSON object"))?,
+            Some(path) => {
+                let value = read().unwrap_or_else(|_| given.value.clone().into());
+                path.rsplit('.').fold(value, |inner, field| serde_json::json!({ field: inner }))
+            }
+        };
+        let experts = &config["moe"]["activation"];
+        let keys = |value: &Value| value.as_object().map_or(0, serde_json::Map::len);
+        let is_alone = keys(&config) == 1 && keys(&config["moe"]) == 1;
+        match experts.as_str() {
+            Some("mxfp8" | "fp8") if is_alone => command.set("precision.activations", "fp8"),
+            _ => once(&mut command.unmodelled, given.flag.clone()),
+        }
+    }
+    Ok(())
 }
 
 /// Reads `--kv-transfer-config`: the offloading connector sets keys; other connectors are not modelled.
@@ -157,15 +191,18 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         Some(_) => "drafts are accepted as synthetic_acceptance_length says",
         None => "a forecast of times with drafts needs --acceptance-rate or --acceptance",
     };
+    let share = "--draft-share: steps where no earlier text occurs again have no drafts, and vLLM's mean acceptance length \
+                 leaves them out";
     match (text("method").unwrap_or("draft_model"), text("model")) {
         ("draft_model", Some(model)) => {
             command.set("engine.speculative.draft_model", model);
             command.notes.push(rate.to_owned());
         }
-        ("ngram", _) => {
-            command.set("engine.speculative.draft_cost", 0.0);
-            command.notes.push(rate.to_owned());
+        ("ngram" | "ngram_gpu", _) => {
+            command.set("engine.speculative.method", "ngram");
+            command.notes.push(format!("{rate}; n-grams need {share}"));
         }
+        ("suffix", _) => command.notes.push(format!("{rate}; suffixes need --draft-cost and {share}")),
         (method, model) => {
             command.notes.push(format!("{rate} and, of {method}, --draft-cost"));
             // Layers of the checkpoint draft under `mtp`, or Gemma 4's assistant models.
@@ -178,4 +215,43 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::read;
+    use toml::Value;
+
+    /// The value of a key that a command sets; `None` if it does not.
+    fn set(command: &str, path: &str) -> Option<Value> {
+        let command = read(command).unwrap();
+        command.settings.into_iter().find(|setting| setting.path == path).map(|setting| setting.value)
+    }
+
+    /// The activations of gpt-oss's experts, in the words of newer and older versions, and the kernel of its experts.
+    #[test]
+    fn kernels_of_gpt_oss_are_settings() {
+        let activations = |command: &str| set(command, "precision.activations");
+        let model = "vllm serve openai/gpt-oss-120b";
+        let eight = Some(Value::from("fp8"));
+        assert_eq!(activations(&format!("VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1 {model}")), eight);
+        for config in ["'{\"moe\":{\"activation\":\"mxfp8\"}}'", "'{\"moe\": {\"activation\": \"fp8\"}}'"] {
+            assert_eq!(activations(&format!("{model} --quantization-config {config}")), eight, "{config}");
+        }
+        assert_eq!(activations(&format!("{model} --quantization-config.moe.activation mxfp8")), eight);
+        let kernel = |command: &str| set(command, "engine.quantization_kernel");
+        assert_eq!(kernel(&format!("VLLM_MXFP4_USE_MARLIN=1 {model}")), Some("marlin".into()));
+        assert_eq!(kernel(&format!("VLLM_MXFP4_USE_MARLIN=0 {model}")), None);
+    }
+
+    /// Other formats of a quantization config are named as not modelled, and text that is no object is refused.
+    #[test]
+    fn other_quantization_configs_are_not_counted() {
+        for config in ["'{\"linear\":\"mxfp8\"}'", "'{\"moe\":{\"activation\":\"mxfp4\"}}'"] {
+            let command = read(&format!("vllm serve m --quantization-config {config}")).unwrap();
+            assert_eq!(command.unmodelled, ["--quantization-config"], "{config}");
+        }
+        let refused = read("vllm serve m --quantization-config fp8").unwrap_err().to_string();
+        assert!(refused.contains("--quantization-config") && refused.contains("a JSON object"), "{refused}");
+    }
 }

@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use toml::Value;
 
 /// Keys that describe the forecast, or the machine and the answers' texts that it assumes, and no setting of a server.
-const ASSUMED: [&str; 10] = [
+const ASSUMED: [&str; 11] = [
     "engine.name",
     "engine.version",
     "engine.scheduler",
     "engine.cost",
     "engine.reservation",
+    "engine.speculative.draft_share",
     "engine.speculative.acceptance_rate",
     "engine.speculative.acceptance_length",
     "engine.speculative.acceptance",

@@ -35,6 +35,17 @@ enum DtypeRule {
     Stored(&'static str),
 }
 
+/// Format of a model with experts in a GGUF: llama.cpp's only files in MXFP4 have the experts in it and 8 bits in the other
+/// matrices (`LLAMA_FTYPE_MOSTLY_MXFP4_MOE`, `src/llama-quant.cpp`).
+fn in_gguf(wish: WeightFormat, model: &Model, engine: EngineKind) -> WeightFormat {
+    let is_mxfp4 = matches!(&wish, WeightFormat::Uniform(format) if format.name == Format::MXFP4.name);
+    if engine == EngineKind::LlamaCpp && is_mxfp4 && model.is_moe() {
+        WeightFormat::Gguf(GgufMix::Mxfp4Moe)
+    } else {
+        wish
+    }
+}
+
 impl Formats {
     pub(super) fn resolve(
         model: &Model,
@@ -43,6 +54,7 @@ impl Formats {
         assumptions: &mut Vec<String>,
     ) -> Result<Formats> {
         let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
+        let wish = wish.map(|wish| in_gguf(wish, model, options.engine.kind()));
         let said =
             model.quantization.as_ref().and_then(Quantization::by_id).filter(|said| Some(*said) != wish);
         let said = said.filter(|said| !(is_fp8(wish) && said.name() == Format::FP8_BLOCK.name));

@@ -11,12 +11,27 @@ use std::iter::repeat_n;
 /// Most draft tokens per step.
 const MOST_DRAFTS: u64 = 64;
 
-/// `[engine.speculative]`: speculative decoding, with either `draft_model` or `draft_cost`.
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+/// Methods of drafting that a spec names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DraftMethod {
+    /// The tokens that followed an earlier occurrence of the last ones (vLLM's `ngram`, `prompt_lookup_max` tokens of
+    /// them); no drafts where they do not occur.
+    Ngram,
+}
+
+/// `[engine.speculative]`: speculative decoding, with `draft_model`, `draft_cost` or `method`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeculativeSpec {
     #[doc = about!("engine.speculative.num_speculative_tokens")]
     pub num_speculative_tokens: u64,
+    #[doc = about!("engine.speculative.method")]
+    #[serde(default)]
+    pub method: Option<DraftMethod>,
+    #[doc = about!("engine.speculative.draft_share")]
+    #[serde(default)]
+    pub draft_share: Option<f64>,
     #[doc = about!("engine.speculative.acceptance_rate")]
     #[serde(default)]
     pub acceptance_rate: Option<f64>,
@@ -55,32 +70,55 @@ impl EngineSpec {
         if let Some(length) = spec.acceptance_length.filter(|length| !(1.0..=most).contains(length)) {
             return Err(refused("acceptance_length", length, format!("1 to {most} tokens")));
         }
-        spec.check_positions()?;
-        match (&spec.draft_model, spec.draft_cost) {
-            (None, Some(cost)) if !(0.0..=10.0).contains(&cost) => {
-                Err(refused("draft_cost", cost, "0 to 10, of the model's step"))
-            }
-            (Some(_), Some(_)) => {
-                let accepted = "a catalog id, or draft_cost in its place";
-                Err(refused("draft_model", "together with draft_cost", accepted))
-            }
-            _ => Ok(Some(spec)),
+        if let Some(share) = spec.draft_share.filter(|share| !(0.0..=1.0).contains(share)) {
+            return Err(refused("draft_share", share, "0 to 1, of a sequence's steps"));
         }
+        spec.check_positions()?;
+        spec.check_drafter()?;
+        Ok(Some(spec))
     }
 }
 
 impl SpeculativeSpec {
-    /// For each draft of a step, the probability that this draft and all earlier ones are accepted; for drafts whose cost
-    /// is known.
+    /// Time to draft one token, as a fraction of the model's step time; `None` of a draft model.
+    pub fn cost(&self) -> Option<f64> {
+        self.draft_cost.or(self.method.map(|DraftMethod::Ngram| 0.0))
+    }
+
+    /// Share of a sequence's steps that have drafts.
+    ///
+    /// # Errors
+    /// N-grams occur again in some texts and not in others: their share must be stated.
+    pub fn share(&self) -> Result<f64> {
+        self.draft_share.or(self.method.is_none().then_some(1.0)).ok_or_else(|| {
+            let accepted = "0 to 1: the share of a sequence's steps that have drafts, drafts / (generated - accepted \
+                            tokens) of the server's counters, 1 where the output copies its prompt; without \
+                            drafts vLLM counts no draft, so that its mean acceptance length leaves the step out";
+            refused("draft_share", "missing with method = \"ngram\"", accepted)
+        })
+    }
+
+    /// For each draft of a step with drafts, the probability that this draft and all earlier ones are accepted; for
+    /// drafts whose cost is known.
     pub(crate) fn accepted(&self) -> Result<Vec<f64>> {
+        self.share()?;
         let count = self.num_speculative_tokens as usize;
         let product = |all: &mut f64, rate: f64| {
             *all *= rate;
             Some(*all)
         };
+        let together = self.method == Some(DraftMethod::Ngram);
+        let of_length = |length: f64| match together {
+            true => vec![(length - 1.0) / count as f64; count],
+            false => kept_at_length(length, self.num_speculative_tokens),
+        };
+        let of_rate = |rate: f64| match together {
+            true => vec![rate; count],
+            false => repeat_n(rate, count).scan(1.0, product).collect(),
+        };
         let given = [
-            self.acceptance_rate.map(|rate| repeat_n(rate, count).scan(1.0, product).collect()),
-            self.acceptance_length.map(|length| kept_at_length(length, self.num_speculative_tokens)),
+            self.acceptance_rate.map(of_rate),
+            self.acceptance_length.map(of_length),
             self.acceptance_by_position
                 .as_ref()
                 .map(|rates| rates.iter().copied().scan(1.0, product).collect()),
@@ -96,11 +134,33 @@ impl SpeculativeSpec {
                             accepted_per_position";
             return Err(refused("acceptance_rate", "one of several", accepted));
         }
-        if self.draft_model.is_none() && self.draft_cost.is_none() {
-            let accepted = "a catalog id, or draft_cost in its place";
+        if self.draft_model.is_none() && self.cost().is_none() {
+            let accepted = "a catalog id, or draft_cost or method in its place";
             return Err(refused("draft_model", "missing", accepted));
         }
         Ok(reached)
+    }
+
+    /// Refuses drafts of two sources, and a share of a draft model, which drafts after every step.
+    fn check_drafter(&self) -> Result<()> {
+        if let Some(cost) = self.draft_cost.filter(|cost| !(0.0..=10.0).contains(cost)) {
+            return Err(refused("draft_cost", cost, "0 to 10, of the model's step"));
+        }
+        let Some(model) = &self.draft_model else { return Ok(()) };
+        if self.draft_cost.is_some() {
+            let accepted = "a catalog id, or draft_cost in its place";
+            return Err(refused("draft_model", "together with draft_cost", accepted));
+        }
+        if self.method.is_some() {
+            return Err(refused("method", format!("ngram with draft_model {model}"), "one of the two"));
+        }
+        match self.draft_share {
+            Some(share) if share < 1.0 => {
+                let accepted = "1, or no draft_model: a draft model drafts after every step";
+                Err(refused("draft_share", share, accepted))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses lists by position that have another length than a draft, or values that are no probabilities.

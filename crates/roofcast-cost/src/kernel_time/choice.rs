@@ -28,6 +28,8 @@ pub(super) struct Asking<'a> {
     pub(super) chip: &'a Accelerator,
     pub(super) engine: &'a Release,
     pub(super) ep: u64,
+    /// Kernel of quantized weights that was asked for by name.
+    pub(super) kernel: Option<&'a str>,
 }
 
 /// Measured kernel that may apply, with the chip on which it was timed.
@@ -245,7 +247,7 @@ fn evidence_of(own_chip: bool, of_engine: bool) -> Evidence {
 }
 
 /// Sections of one chip, table and format that an engine may run, and true if the engine itself was timed. Candidates
-/// are the kernel that a rule names, else every kernel of the engine, else every kernel of other engines.
+/// are the engine's kernel that was asked for by name, else the kernel that a rule names, else every kernel of the engine, else every kernel of other engines.
 fn chosen<'a>(
     kernels: &Asking,
     table: KernelTable,
@@ -254,6 +256,11 @@ fn chosen<'a>(
 ) -> (Vec<&'a Section>, bool) {
     let engine = kernels.engine.name.as_str();
     let own: Vec<&Section> = here.iter().copied().filter(|s| s.engine == engine).collect();
+    let asked: Vec<&Section> =
+        own.iter().copied().filter(|s| kernels.kernel == Some(s.kernel.as_str())).collect();
+    if !asked.is_empty() {
+        return (asked, true);
+    }
     let rule = rules().unwrap_or_default().iter().find(|rule| rule.holds(kernels, table, format));
     if rule.is_some_and(|rule| rule.kernel == ANY) {
         return (here.to_vec(), !own.is_empty());
@@ -328,7 +335,7 @@ fn first<'a>(
     chip: &'a Accelerator,
 ) -> Option<MeasuredKernel<'a>> {
     let KernelTimes::Measured { profiles, .. } = times else { return None };
-    let kernels = Asking { chip, engine, ep: 1 };
+    let kernels = Asking { chip, engine, ep: 1, kernel: None };
     let of =
         |table| candidates(&kernels, profiles, table, formats(&kernels, table, weights)).into_iter().next();
     of(KernelTable::Gemm).or_else(|| of(KernelTable::Experts))

@@ -110,8 +110,9 @@ class DeploymentFlags(TypedDict, total=False):
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
     max_cudagraph_capture_size: int | None
-    """Tokens of the largest step with prompts that a CUDA graph captures, 0 for none [default: vLLM's, twice
-    max_num_seqs up to 512; else 0]"""
+    """Tokens of the largest step that a CUDA graph of vLLM captures; 0 for none with prompts, which is what other
+    engines have [default: vLLM's, twice the tokens of max_num_seqs decodes up to 512, 1024 on data-centre Blackwell
+    from 0.28 on]"""
     attention_backend: Word | None
     """Attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated
     engines]"""
@@ -129,11 +130,18 @@ class DeploymentFlags(TypedDict, total=False):
     with the bytes of block tables not counted]"""
     num_speculative_tokens: int | None
     """Tokens drafted after each step of a sequence; 0 for none"""
+    spec_method: Word | None
+    """Method of drafting: ngram, whose drafts are copied from earlier text, at no cost, and accepted all together or
+    not at all [default: that of a draft_model, or of a draft_cost]"""
+    draft_share: float | None
+    """Share, 0 to 1, of a sequence's steps that have drafts: drafts / (generated - accepted tokens) of the server's
+    counters [default: 1; ngram has none]"""
     acceptance_rate: float | None
-    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
+    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are; of ngram, accepted / drafted
+    tokens"""
     acceptance_length: float | None
-    """In place of acceptance_rate: mean tokens of a step of a sequence, the model's own included, 1 to
-    num_speculative_tokens + 1"""
+    """In place of acceptance_rate: mean tokens of a step with drafts of a sequence, the model's own included, 1 to
+    num_speculative_tokens + 1, as vLLM's Mean acceptance length"""
     acceptance: Word | None
     """In place of acceptance_rate: published figures of the model's drafts, by published or the name of a data set, as
     in SPEED-Bench coding"""
@@ -518,8 +526,9 @@ class PlanFlags(TypedDict, total=False):
     enforce_eager: bool | None
     """Whether the host launches every kernel of a step without a CUDA graph [default: false]"""
     max_cudagraph_capture_size: int | None
-    """Tokens of the largest step with prompts that a CUDA graph captures, 0 for none [default: vLLM's, twice
-    max_num_seqs up to 512; else 0]"""
+    """Tokens of the largest step that a CUDA graph of vLLM captures; 0 for none with prompts, which is what other
+    engines have [default: vLLM's, twice the tokens of max_num_seqs decodes up to 512, 1024 on data-centre Blackwell
+    from 0.28 on]"""
     attention_backend: Word | None
     """Attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated
     engines]"""
@@ -537,11 +546,18 @@ class PlanFlags(TypedDict, total=False):
     with the bytes of block tables not counted]"""
     num_speculative_tokens: int | None
     """Tokens drafted after each step of a sequence; 0 for none"""
+    spec_method: Word | None
+    """Method of drafting: ngram, whose drafts are copied from earlier text, at no cost, and accepted all together or
+    not at all [default: that of a draft_model, or of a draft_cost]"""
+    draft_share: float | None
+    """Share, 0 to 1, of a sequence's steps that have drafts: drafts / (generated - accepted tokens) of the server's
+    counters [default: 1; ngram has none]"""
     acceptance_rate: float | None
-    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are"""
+    """Probability, 0 to 1, that a draft is accepted if all earlier drafts of the step are; of ngram, accepted / drafted
+    tokens"""
     acceptance_length: float | None
-    """In place of acceptance_rate: mean tokens of a step of a sequence, the model's own included, 1 to
-    num_speculative_tokens + 1"""
+    """In place of acceptance_rate: mean tokens of a step with drafts of a sequence, the model's own included, 1 to
+    num_speculative_tokens + 1, as vLLM's Mean acceptance length"""
     acceptance: Word | None
     """In place of acceptance_rate: published figures of the model's drafts, by published or the name of a data set, as
     in SPEED-Bench coding"""

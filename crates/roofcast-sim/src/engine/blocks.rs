@@ -214,7 +214,8 @@ impl Blocks {
         self.config.usable_blocks() - self.scheduler.free_blocks()
     }
 
-    /// Sets the number of accepted drafts of each sequence of a step, at most the output tokens that remain.
+    /// Sets the number of accepted drafts of each sequence of a step, at most the output tokens that remain, and of the
+    /// drafts that follow.
     fn verify(&mut self, step: &mut Step) {
         for work in step.work.iter_mut().filter(|w| w.samples) {
             let life = &mut self.requests[work.id];
@@ -227,6 +228,9 @@ impl Blocks {
             }
             self.tally.idle_tokens += work.padding;
             life.generated += 1 + work.accepted;
+            if let Some(speculation) = &mut self.speculation {
+                work.proposed = speculation.proposed(life.arrival.number, life.generated);
+            }
         }
     }
 

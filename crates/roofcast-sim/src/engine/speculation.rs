@@ -1,9 +1,9 @@
 //! Speculative decoding: drafts of the next tokens, which the model verifies in one step (Leviathan et al., ICML
 //! 2023).
 //!
-//! Knows: each draft is accepted with a probability that may depend on its position in the step, not on the other drafts;
-//! drafts after the first mismatch are rejected; and the time of drafting. Acceptance depends only on the request and the position in its
-//! output, not on the replica or the time. Knows nothing about how tokens are scheduled.
+//! Knows: a share of a sequence's steps has drafts; each draft is accepted with a probability that depends on its position
+//! in the step and on the drafts before it; drafts after the first mismatch are rejected; and the time of drafting. Drafts
+//! and acceptance depend only on the request and the position in its output, not on the replica or the time. Knows nothing about how tokens are scheduled.
 
 use super::price::StepPrices;
 use roofcast_ask::workload::random::{Purpose, Stream};
@@ -16,7 +16,9 @@ use roofcast_facts::shares::BottleneckShares;
 #[derive(Debug, Clone)]
 pub(crate) struct Speculation {
     count: u64,
-    /// For each draft of a step, the probability that it and all earlier ones are accepted.
+    /// Probability that a step has drafts.
+    share: f64,
+    /// For each draft of a step with drafts, the probability that it and all earlier ones are accepted.
     reached: Vec<f64>,
     stream: Stream,
     drafter: Drafter,
@@ -39,7 +41,7 @@ impl Speculation {
     pub(crate) fn resolve(forecaster: &Forecaster, seed: u64) -> Result<Option<Speculation>> {
         let deployment = &forecaster.deployment;
         let Some((spec, reached)) = deployment.engine.drafts()? else { return Ok(None) };
-        let drafter = match (spec.draft_cost, &forecaster.draft) {
+        let drafter = match (spec.cost(), &forecaster.draft) {
             (Some(share), _) => Drafter::Share(share),
             (None, Some(draft)) => {
                 Drafter::Model(Box::new(StepPrices::new(draft.timing(deployment.engine.cost))))
@@ -51,16 +53,29 @@ impl Speculation {
         };
         Ok(Some(Speculation {
             count: spec.num_speculative_tokens,
+            share: spec.share()?,
             reached,
             stream: Stream::new(seed, Purpose::Acceptance),
             drafter,
         }))
     }
 
-    /// Number of accepted drafts, of `drafts` that follow token number `generated` of request `request`.
+    /// Number of drafts proposed after token number `generated` of request `request`.
+    pub(crate) fn proposed(&mut self, request: u64, generated: u64) -> u64 {
+        let has_drafts = self.share >= 1.0 || self.drawn(request, generated) <= self.share;
+        if has_drafts { self.count } else { 0 }
+    }
+
+    /// Number of accepted drafts, of `drafts` that follow token number `generated` of request `request`. One draw decides
+    /// whether there are drafts, and how many are accepted.
     pub(crate) fn accepted(&mut self, request: u64, generated: u64, drafts: u64) -> u64 {
-        let drawn = self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated));
-        self.reached.iter().take(drafts as usize).take_while(|reached| drawn <= **reached).count() as u64
+        let drawn = self.drawn(request, generated);
+        let is_kept = |reached: &&f64| drawn <= self.share * **reached;
+        self.reached.iter().take(drafts as usize).take_while(is_kept).count() as u64
+    }
+
+    fn drawn(&mut self, request: u64, generated: u64) -> f64 {
+        self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated))
     }
 
     /// Time of drafting for sequences with contexts `sampling`, after a step that took `step` and also computed

@@ -267,6 +267,7 @@ impl Scheduler {
             drafts,
             padding,
             accepted: 0,
+            proposed: k,
         }
     }
 
@@ -295,7 +296,7 @@ impl Scheduler {
 
     /// Delivers a request's tokens; tokens computed for rejected drafts are computed again.
     fn deliver(&mut self, work: &ScheduledRequest) {
-        let &ScheduledRequest { id, drafts, padding, accepted, .. } = work;
+        let &ScheduledRequest { id, drafts, padding, accepted, proposed, .. } = work;
         let r = &mut self.requests[id];
         if r.stale > 0 {
             r.stale -= 1 + drafts + padding;
@@ -305,7 +306,7 @@ impl Scheduler {
         }
         r.push_output(1 + accepted);
         if !r.preempted {
-            r.drafts = self.config.num_speculative_tokens;
+            r.drafts = proposed;
         }
     }
 

@@ -131,6 +131,53 @@ fn acceptance_by_position_by_hand() {
     assert_eq!(equal.summary, run(20, 101, &drafts(3, 0.7, 0.0)).unwrap().summary);
 }
 
+/// Continuing a file of Python with vLLM's n-grams, 5 drafts follow 5 % of the steps, and vLLM logs a mean acceptance length
+/// of 2.52, of these steps alone: 1 + 0.05 × 1.52 = 1.076 tokens a step.
+#[test]
+fn a_share_of_the_steps_has_drafts() {
+    let keys = |list: &str| {
+        format!("[engine.speculative]\nnum_speculative_tokens = 5\nmethod = \"ngram\"\n{list}\n")
+    };
+    let code = run(20, 1001, &keys("draft_share = 0.05\nacceptance_length = 2.52")).unwrap().activity;
+    let steps = (code.steps - 20) as f64;
+    // All 5 drafts are accepted in 0.05 × 1.52/5 = 0.0152 of the steps, else none: a mean square of 25 × 0.0152 = 0.38, a
+    // deviation of √(0.38 − 0.076²) = 0.61, of the mean over 18,587 steps 0.0045. Tolerances are five deviations.
+    assert!((20_000.0 / steps - 1.076).abs() < 5.0 * 0.0045, "{steps}");
+    // 929 of 18,587 steps, with the deviation √(18,587 × 0.05 × 0.95) = 29.7, verify 5 drafts, 70 % of which are rejected.
+    let drafted = code.drafted_tokens as f64 / 5.0;
+    assert!((drafted - 929.0).abs() < 5.0 * 29.7, "{drafted}");
+    // Without drafts a run is one without speculation; with drafts after each step a request's 50 tokens after the first are
+    // 8 · 6 + 2: of the last step's drafts one is used, and four are beyond the end.
+    let none = run(2, 51, &keys("draft_share = 0.0\nacceptance_length = 2.52")).unwrap();
+    let plain = run(2, 51, "").unwrap();
+    assert_eq!((none.activity.drafted_tokens, none.activity.steps), (0, plain.activity.steps));
+    close(none.summary.e2el.mean, plain.summary.e2el.mean);
+    let all = run(2, 51, &keys("draft_share = 1.0\nacceptance_rate = 1.0")).unwrap().activity;
+    assert_eq!((all.steps, all.drafted_tokens, all.rejected_tokens), (2 * 10, 2 * 45, 2 * 4));
+}
+
+/// On JSON 7 drafts of n-grams are kept in 0.53, 0.88 of these, 0.96, 0.97, 0.94, 0.84 and 0.23 of the steps before: 0.53,
+/// 0.466, 0.448, 0.434, 0.408, 0.343 and 0.079 of the steps, 2.71 accepted tokens and 3.71 tokens a step. Their rate of
+/// 2.71/7 = 0.387 has as many tokens a step if drafts are accepted all together, 1 + 7 × 0.387, and 1/(1 − 0.387) = 1.6 if
+/// they are not.
+#[test]
+fn n_grams_are_right_together() {
+    let keys = |list: &str| {
+        let head = "num_speculative_tokens = 7\ndraft_share = 1.0\n";
+        format!("[engine.speculative]\n{head}{list}\n")
+    };
+    let tokens = |list: &str| 20_000.0 / (run(20, 1001, &keys(list)).unwrap().activity.steps - 20) as f64;
+    // A step has 0 or 7 accepted drafts, with the deviation 7 × √(0.387 × 0.613) = 3.4, of the mean over 5391 steps 0.046;
+    // half a step of each request is lost at its end, 0.2 %.
+    let together = tokens("method = \"ngram\"\nacceptance_rate = 0.387");
+    assert!((together - 3.71).abs() < 5.0 * 0.046 + 0.01, "{together}");
+    let places = "acceptance_by_position = [0.53, 0.88, 0.96, 0.97, 0.94, 0.84, 0.23]";
+    let positions = tokens(&format!("method = \"ngram\"\n{places}"));
+    assert!((positions - 3.71).abs() < 5.0 * 0.046 + 0.01, "{positions}");
+    let apart = tokens("draft_cost = 0.0\nacceptance_rate = 0.387");
+    assert!((apart - 1.63).abs() < 0.1, "{apart}");
+}
+
 /// A draft model takes a forward pass for each draft, and its weights and cache are held in addition to the target's.
 #[test]
 fn a_small_model_drafts_for_a_large_one() {
@@ -185,6 +232,22 @@ fn what_cannot_be_drafted_is_refused() {
         (
             "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
             ["draft_model", "together with draft_cost"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\nmethod = \"ngram\"\n",
+            ["draft_share", "drafts / (generated - accepted"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_share = 1.5\ndraft_cost = 0.0\n",
+            ["draft_share", "1.5"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_share = 0.5\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
+            ["draft_share", "drafts after every step"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\nmethod = \"ngram\"\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
+            ["method", "one of the two"],
         ),
         ("num_speculative_tokens = 2\ndraft_cost = 0.1\n", ["engine.speculative", "acceptance_rate"]),
         (
@@ -265,6 +328,7 @@ fn acceptance_by_length_and_by_name() {
 fn drafted(mut engine: EngineSpec) -> Deployment {
     let speculative = engine.speculative.as_mut().unwrap();
     (speculative.draft_model, speculative.draft_cost) = (Some(SMALL.to_owned()), None);
+    speculative.draft_share = None;
     let options = DeploymentOptions { engine, draft: Some(model(SMALL)), ..DeploymentOptions::default() };
     let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
     Deployment::resolve(model(LLAMA), chip, &options).unwrap()
@@ -272,9 +336,10 @@ fn drafted(mut engine: EngineSpec) -> Deployment {
 
 fn speculative() -> impl Strategy<Value = EngineSpec> {
     let acceptance = prop_oneof![Just(0.0), Just(1.0), 0.0_f64..1.0];
+    let shares = prop_oneof![Just(0.0), Just(1.0), 0.0_f64..1.0];
     let engine = (1_u64..20, 20_u64..800, 60_u64..300, any::<bool>(), any::<bool>());
-    (1_u64..9, acceptance, engine).prop_map(
-        |(count, acceptance_rate, (seqs, budget, blocks, caching, priority))| EngineSpec {
+    (1_u64..9, acceptance, shares, engine).prop_map(
+        |(count, acceptance_rate, draft_share, (seqs, budget, blocks, caching, priority))| EngineSpec {
             max_num_seqs: Some(seqs),
             max_num_batched_tokens: Some(budget),
             num_gpu_blocks: Some(blocks),
@@ -282,13 +347,10 @@ fn speculative() -> impl Strategy<Value = EngineSpec> {
             policy: if priority { roofcast::spec::QueuePolicy::Priority } else { Default::default() },
             speculative: Some(SpeculativeSpec {
                 num_speculative_tokens: count,
+                draft_share: Some(draft_share),
                 acceptance_rate: Some(acceptance_rate),
-                acceptance_length: None,
-                acceptance: None,
-                acceptance_by_position: None,
-                accepted_per_position: None,
-                draft_model: None,
                 draft_cost: Some(0.1),
+                ..SpeculativeSpec::default()
             }),
             ..EngineSpec::default()
         },

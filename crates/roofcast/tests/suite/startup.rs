@@ -41,13 +41,7 @@ fn engine(row: &Row) -> EngineSpec {
     let after = |flag: &str| flags.split_once(flag).and_then(|(_, rest)| rest.split_whitespace().next());
     let drafts = after("MTP n=").map(|n| SpeculativeSpec {
         num_speculative_tokens: n.parse().unwrap(),
-        acceptance_rate: None,
-        acceptance_length: None,
-        acceptance: None,
-        acceptance_by_position: None,
-        accepted_per_position: None,
-        draft_model: None,
-        draft_cost: None,
+        ..SpeculativeSpec::default()
     });
     EngineSpec {
         name: Some(row["engine"].clone()),
@@ -413,6 +407,10 @@ fn gpt_oss_in_llama_cpp_by_hand() {
     assert_eq!(d.weight_bytes, Bytes(by_hand as u64));
     assert!((gib(d.weight_bytes) - 11.27).abs() < 0.01, "{}", gib(d.weight_bytes));
     assert_eq!(of(Some("mxfp4_moe")).weight_bytes, d.weight_bytes);
+    assert_eq!(
+        (of(Some("mxfp4")).weights, of(Some("mxfp4")).weight_bytes),
+        (d.weights.clone(), d.weight_bytes)
+    );
     assert_eq!(memory::sequence_bytes(&d, 0, 4096), Bytes(12 * (4096 + 768) * 2048));
     // A context shorter than window and micro-batch is kept whole, in multiples of 256.
     assert_eq!(memory::sequence_bytes(&d, 0, 300), Bytes(12 * (300 + 512) * 2048));

@@ -43,7 +43,8 @@ const SAMPLES: &[(&str, &str, &str, &str)] = &[
     ("enforce_eager", "true", DENSE, ""),
     ("max_cudagraph_capture_size", "256", DENSE, ""),
     ("max_cudagraph_capture_size", "0", DENSE, ""),
-    ("speculative.num_speculative_tokens", "3", DENSE, "engine.speculative.draft_cost = 0.0\n"),
+    ("speculative.num_speculative_tokens", "3", DENSE, "engine.speculative.method = \"ngram\"\n"),
+    ("speculative.method", "\"ngram\"", DENSE, "engine.speculative.num_speculative_tokens = 2\n"),
     (
         "speculative.draft_model",
         "\"meta-llama/Llama-3.2-1B\"",
@@ -249,6 +250,7 @@ fn commands_are_read_back_as_they_were_planned() {
         "max_cudagraph_capture_size",
         "max_cudagraph_capture_size",
         "speculative.num_speculative_tokens",
+        "speculative.method",
         "speculative.draft_model",
         "speculative.draft_cost",
         "experts.dbo_decode_token_threshold",

@@ -8,7 +8,7 @@ use crate::plan::exchange;
 use roofcast_ask::command::{CommandLine, whole};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::OffloadSettings;
-use roofcast_ask::spec::{EngineKind, EvictionPolicy};
+use roofcast_ask::spec::{DraftMethod, EngineKind, EvictionPolicy};
 use roofcast_cost::memory::Memory;
 use serde_json::json;
 
@@ -112,20 +112,23 @@ fn connector(
     }
 }
 
-/// Sets the drafts: of a model, or of the prompt's own tokens, which cost nothing.
+/// Sets the drafts: of a model, or of n-grams in earlier text.
 fn drafts(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
     let Some(spec) = &d.requested_engine().speculative else { return Ok(()) };
     let tokens = spec.num_speculative_tokens;
-    let config = match (&spec.draft_model, spec.draft_cost) {
-        (Some(model), _) => json!({"model": model, "num_speculative_tokens": tokens}),
-        (None, Some(0.0)) => json!({"method": "ngram", "num_speculative_tokens": tokens}),
+    let config = match (&spec.draft_model, spec.method, spec.draft_cost) {
+        (Some(model), ..) => json!({"model": model, "num_speculative_tokens": tokens}),
+        (None, Some(DraftMethod::Ngram), None) => {
+            json!({"method": "ngram", "num_speculative_tokens": tokens})
+        }
         _ => {
-            return Err("engine.speculative.draft_cost cannot be set: it names no method of drafting, as draft_model does"
+            return Err("engine.speculative.draft_cost cannot be set: it names no method of drafting, as draft_model and \
+                        method do"
                 .into());
         }
     };
     line.set("speculative_config", config.to_string())?;
-    let keys = ["num_speculative_tokens", "draft_model", "draft_cost"];
+    let keys = ["num_speculative_tokens", "draft_model", "method"];
     line.covers(&keys.map(|key| format!("engine.speculative.{key}")).each_ref().map(String::as_str));
     Ok(())
 }

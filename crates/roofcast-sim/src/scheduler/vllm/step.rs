@@ -52,4 +52,6 @@ pub struct ScheduledRequest {
     pub(crate) padding: u64,
     /// Number of accepted drafts; the scheduler's driver sets this.
     pub accepted: u64,
+    /// Number of drafts proposed after the sampled token; the scheduler's driver may lower this.
+    pub proposed: u64,
 }
