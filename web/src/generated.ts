@@ -89,6 +89,7 @@ export interface Accelerator {
   usable_bytes: number;
   memory_options?: MemoryOption[];
   bandwidth_bytes_per_s: number;
+  sustained_bandwidth?: number;
   node_size: number;
   host_speed: number;
   multiprocessors?: number;

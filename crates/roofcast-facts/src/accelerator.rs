@@ -45,6 +45,9 @@ pub struct Accelerator {
     pub memory_options: Vec<MemoryOption>,
     /// Memory bandwidth in bytes per second.
     pub bandwidth_bytes_per_s: ByteRate,
+    /// Highest measured fraction of the bandwidth at which kernels read large arrays; `None` if nobody published it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sustained_bandwidth: Option<f64>,
     /// Number of accelerators that `link` joins into one node.
     pub node_size: u64,
     /// Single-thread speed of the usual host as a multiple of a DGX H100 host's speed.
@@ -239,6 +242,13 @@ impl Accelerator {
     /// Bytes per second available to kernels: the datasheet's bandwidth minus in-band ECC.
     pub fn kernel_bandwidth(&self) -> f64 {
         self.bandwidth_bytes_per_s.0 * if self.in_band_ecc { 15.0 / 16.0 } else { 1.0 }
+    }
+
+    /// Bytes per second that a kernel can read from the memory: the datasheet's bandwidth minus in-band ECC, or at most the
+    /// measured fraction of it.
+    pub fn readable_bandwidth(&self) -> f64 {
+        let sustained = self.bandwidth_bytes_per_s.0 * self.sustained_bandwidth.unwrap_or(1.0);
+        sustained.min(self.kernel_bandwidth())
     }
 
     /// Speed-up of tensor cores when they accumulate in 16 instead of 32 bits: 2 on GeForce cards, where accumulation

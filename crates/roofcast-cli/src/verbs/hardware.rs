@@ -236,6 +236,7 @@ fn accelerator(
         sustained_flops: BTreeMap::new(),
         power_limit_w: None,
         fp16_accumulate_flops: None,
+        sustained_bandwidth: None,
         in_band_ecc: false,
         node_size: 1,
         host_speed: 1.0,

@@ -237,7 +237,7 @@ impl Kernels<'_> {
             flops: w.flops + term.flops,
             bytes: w.bytes + term.kv_bytes,
         });
-        let least = (token.flops / operator.rate.0).max(token.bytes / self.chip.bandwidth_bytes_per_s.0);
+        let least = (token.flops / operator.rate.0).max(token.bytes / self.chip.readable_bandwidth());
         let longer = token.limit(self.chip) / decodes.token().limit(decodes.candidate.chip);
         let heads = (token.flops / decodes.token().flops.max(1.0)).max(f64::MIN_POSITIVE);
         let lines = decodes.candidate.section.lines(decodes.index)?;
@@ -257,7 +257,7 @@ impl Kernels<'_> {
         let window = prompts.shape.get(3).copied().filter(|w| *w > 0.0);
         let least = |tokens: f64| {
             let demand = form.sequence.demand(tokens as u64, tokens as u64);
-            (demand.flops / operator.rate.0).max(demand.kv_bytes / self.chip.bandwidth_bytes_per_s.0)
+            (demand.flops / operator.rate.0).max(demand.kv_bytes / self.chip.readable_bandwidth())
         };
         let curve = prompts.candidate.section.curve(prompts.index)?.map(|tokens, seconds| {
             let start = START.min(0.8 * seconds);

@@ -73,7 +73,7 @@ impl Kernels<'_> {
         let factor = self.coefficients.factor;
         let floor = |tokens: f64| {
             let demand = experts.demand(tokens as u64);
-            let moving = demand.weight_bytes / self.chip.bandwidth_bytes_per_s.0;
+            let moving = demand.weight_bytes / self.chip.readable_bandwidth();
             moving.max(demand.flops / self.chip.sustained(operator.dtype, operator.rate))
         };
         let curve =

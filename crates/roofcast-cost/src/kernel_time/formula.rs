@@ -71,6 +71,8 @@ impl RateFormula {
         };
         let compute = regimes.compute.filter(|_| quantized && !ideal).unwrap_or(compute);
         let memory = regimes.memory.filter(|_| quantized && !ideal).unwrap_or(memory);
+        let sustained = kernels.chip.readable_bandwidth() / bandwidth;
+        let memory = if ideal { memory } else { memory.min(sustained) };
         let exposed = regimes.exposed.filter(|_| quantized && !ideal).unwrap_or(0.0);
         let busier = match &operator.form {
             Form::Experts(experts) if !ideal && experts.busiest.is_none() => {

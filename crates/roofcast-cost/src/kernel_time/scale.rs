@@ -2,7 +2,8 @@
 //!
 //! Knows: `t = start + (t_measured − start) · limit / limit_measured` if shape or chip differ: the time beyond a
 //! kernel's start is proportional to the limit of its work. On another chip the start is the least time of that kernel in its table,
-//! because a floor is not work. No time is below the operator's own limit.
+//! because a floor is not work. No time is below the operator's own limit, nor below its bytes at the bandwidth that the
+//! chip sustains: a table's kernel, timed again and again on one matrix, may read it from a cache.
 
 use super::choice::{MeasuredKernel, candidates};
 use super::gate::Subject;
@@ -140,7 +141,7 @@ impl Kernels<'_> {
             bits / 8.0 / self.chip.kernel_bandwidth() >= 2.0 * m / rate(self.chip, dtype)
         };
         let floor = |m: f64| {
-            let moving = weight_bytes / self.chip.bandwidth_bytes_per_s.0;
+            let moving = weight_bytes / self.chip.readable_bandwidth();
             moving.max(2.0 * elements * m / self.chip.sustained(operator.dtype, operator.rate))
         };
         let subject = Subject { table: KernelTable::Gemm, curve: &curve, moves: &moves };
@@ -194,7 +195,7 @@ impl Kernels<'_> {
         };
         let floor = |tokens: f64| {
             let demand = experts.demand(tokens as u64);
-            let moving = demand.weight_bytes / self.chip.bandwidth_bytes_per_s.0;
+            let moving = demand.weight_bytes / self.chip.readable_bandwidth();
             moving.max(demand.flops / self.chip.sustained(operator.dtype, operator.rate))
         };
         let subject = Subject { table: KernelTable::Experts, curve: &curve, moves: &moves };

@@ -27,6 +27,9 @@ impl Accelerator {
         positive("memory_bytes", self.memory_bytes.as_f64(), 1e15)?;
         positive("usable_bytes", self.usable_bytes.as_f64(), self.memory_bytes.as_f64())?;
         positive("bandwidth_bytes_per_s", self.bandwidth_bytes_per_s.0, 1e16)?;
+        if let Some(share) = self.sustained_bandwidth {
+            positive("sustained_bandwidth", share, 1.0)?;
+        }
         positive("node_size", self.node_size as f64, 1e6)?;
         if let Some(rate) = self.fp16_accumulate_flops {
             positive("fp16_accumulate_flops", rate.0, 1e20)?;

@@ -3689,6 +3689,9 @@ class Accelerator(Document):
     """Variants of the machine with other memory sizes. Present only in catalog files, because ``expanded`` turns
     each variant into an entry."""
 
+    sustained_bandwidth: float | None = None
+    """Highest measured fraction of the bandwidth at which kernels read large arrays; absent if nobody published it."""
+
     multiprocessors: int | None = None
     """Number of streaming multiprocessors of a GPU, each of which needs at least one thread block to be busy; for
     Apple's chips, the number of GPU cores."""

@@ -1,10 +1,14 @@
 //! The catalog's accelerators: measured rows resolve to the right entry, entries are plausible, and rates agree with
 //! the printed ones.
 
-use crate::support::{catalog, shared};
+use crate::support::{catalog, model, shared};
+use roofcast::Forecaster;
 use roofcast::accelerator::Accelerator;
+use roofcast::batch::Batch;
+use roofcast::cost::{Bottleneck, Utilization, cost};
 use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::precision::Dtype;
+use roofcast::spec::EngineSpec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -216,4 +220,31 @@ fn the_list_shows_the_faster_of_the_8_bit_rates() {
         let chip = catalog().accelerator(id).unwrap();
         assert_eq!(roofcast::catalog::EntryLine::accelerator(chip).eight_bit, Some(rate), "{id}");
     }
+}
+
+/// A decode step of one sequence reads each matrix once, at most at the fraction of the bandwidth at which the chip was
+/// measured: no operator that waits for memory is forecast nearer to its limit, whatever chip its kernel was timed on.
+#[test]
+fn no_operator_reads_faster_than_the_chip() {
+    let mut read = 0;
+    for chip in catalog().accelerators().unwrap() {
+        let Some(sustained) = chip.sustained_bandwidth else { continue };
+        for engine in ["vllm", "sglang", "llama.cpp"] {
+            let engine = EngineSpec { name: Some(engine.into()), ..EngineSpec::default() };
+            let options = DeploymentOptions { engine, ..DeploymentOptions::default() };
+            let name = model("meta-llama/Llama-3.2-1B-Instruct");
+            let Ok(deployment) = Deployment::resolve(name, Arc::new(chip.clone()), &options) else {
+                continue;
+            };
+            let forecaster = Forecaster::embedded(deployment).unwrap();
+            for operator in cost(&forecaster, &Batch::decode(1, 8192), Utilization::FULL).operators {
+                let share = operator.limit.ms() / operator.forecast.ms();
+                if operator.bound == Bottleneck::Memory && operator.limit.ms() > 0.0 {
+                    read += 1;
+                    assert!(share < sustained + 1e-4, "{} {:?}: {share}", chip.id, operator.name);
+                }
+            }
+        }
+    }
+    assert!(read > 100, "{read}");
 }
