@@ -2,12 +2,15 @@
 //!
 //! Knows: the defaults of absent keys. Defaults that depend on the memory are provided by [`crate::deployment`]. Code that uses a deployment reads these settings, never the spec.
 
+mod graphs;
 mod llama_cpp;
 mod lora;
 mod own;
 mod profile;
 mod tier;
 
+pub(crate) use graphs::GraphBound;
+use graphs::Graphs;
 pub use llama_cpp::{CELLS, MICRO_BATCH, Slots};
 pub use lora::LoraSettings;
 pub use own::{MAX_PREFILL_TOKENS, Own, SglangSettings, StatePool, VllmSettings};
@@ -16,8 +19,8 @@ pub use profile::{Balance, Order, PrefixCaching, Reservation};
 pub use tier::{HiCacheSettings, HostTierSettings, OffloadSettings, STORAGE_GB_S, StorageSettings};
 
 use crate::spec::{
-    AttentionBackend, CostKind, EncoderTpMode, EngineKind, EngineSpec, Frontend, KvLayout, Prediction,
-    QueuePolicy, Release, SchedulePolicy, SchedulerKind, SpeculativeSpec,
+    AttentionBackend, CostKind, DraftMethod, EncoderTpMode, EngineKind, EngineSpec, Frontend, KvLayout,
+    Prediction, QueuePolicy, Release, SchedulePolicy, SchedulerKind, SpeculativeSpec,
 };
 pub use roofcast_facts::error::{Error, Result};
 use serde::Serialize;
@@ -26,6 +29,8 @@ use serde::Serialize;
 const SWAP_SPACE: f64 = 4.0;
 /// The version from which vLLM schedules a step while the previous one runs (AsyncScheduler).
 const ASYNC_SINCE: &str = "0.14.0";
+/// A version of vLLM that schedules a step after the previous one.
+const IN_TURN: &str = "0.13.0";
 
 /// Settings of an engine with defaults filled in. Answers show the sizes of a step, the memory fraction and the
 /// layout.
@@ -40,6 +45,9 @@ pub struct EngineSettings {
     pub block_size: u64,
     /// Tokens of the largest step with prompts that a captured CUDA graph covers; 0 if only decodes are captured.
     pub max_cudagraph_capture_size: u64,
+    /// Tokens of the largest step of decodes alone that a captured CUDA graph covers.
+    #[serde(skip)]
+    pub captured_decodes: u64,
     /// Fraction of the device memory that the engine may use.
     pub gpu_memory_utilization: f64,
     /// Layout of the KV cache, if reads of block tables are to be counted.
@@ -150,6 +158,8 @@ pub(crate) struct Defaults {
     pub(crate) max_num_seqs: u64,
     pub(crate) max_num_batched_tokens: u64,
     pub(crate) gpu_memory_utilization: f64,
+    /// vLLM's bound on the tokens of a captured step.
+    pub(crate) captured_tokens: GraphBound,
 }
 
 impl EngineSettings {
@@ -178,11 +188,13 @@ impl EngineSettings {
         check(spec, &profile)?;
         let block_size = count("block_size", spec.block_size, profile.block_size, 1 << 16)?;
         let release = spec.release();
+        let graphs = Graphs::of(spec, defaults.captured_tokens, [max_num_seqs, max_num_batched_tokens]);
         Ok(EngineSettings {
             max_num_seqs,
             max_num_batched_tokens,
             block_size,
-            max_cudagraph_capture_size: captured(spec, &release, max_num_seqs),
+            max_cudagraph_capture_size: graphs.prompts,
+            captured_decodes: graphs.decodes,
             gpu_memory_utilization: utilization,
             kv_layout: spec.kv_layout,
             release,
@@ -293,13 +305,31 @@ impl EngineSettings {
         self.policy == QueuePolicy::Fcfs && !by_prefix
     }
 
-    /// True if a step is scheduled while the previous one runs.
+    /// True if a step is scheduled while the previous one runs. By default vLLM does so unless drafts are copied from the
+    /// text, for which the host needs the tokens first (vLLM 0.14 to 0.33, `config/vllm.py`).
     pub fn overlaps(&self) -> bool {
         match &self.own {
-            Own::Vllm(own) => own.async_scheduling.unwrap_or_else(|| self.is_since(ASYNC_SINCE)),
+            Own::Vllm(own) => {
+                let copies = self.speculative.as_ref().is_some_and(|s| s.method == Some(DraftMethod::Ngram));
+                own.async_scheduling.unwrap_or_else(|| self.is_since(ASYNC_SINCE) && !copies)
+            }
             Own::TensorrtLlm(own) => own.overlaps,
             _ => false,
         }
+    }
+
+    /// Release whose loop the host runs: vLLM's that schedules a step while the previous one runs, or that does not, whatever
+    /// its version does unasked.
+    pub fn host_release(&self) -> Release {
+        let usual = self.is_since(ASYNC_SINCE);
+        let version = match self.overlaps() {
+            _ if self.kind() != EngineKind::Vllm || !self.is_since(graphs::PIECES_SINCE) => None,
+            true if !usual => Some(ASYNC_SINCE),
+            false if usual => Some(IN_TURN),
+            _ => None,
+        };
+        let own = self.release.clone();
+        Release { version: version.map(str::to_owned).or(own.version.clone()), ..own }
     }
 
     /// Drafts and, for each draft of a step, the probability that it and all earlier ones are accepted; validated together
@@ -338,19 +368,4 @@ fn check(spec: &EngineSpec, profile: &Profile) -> Result<()> {
         return refused("block_size", size.to_string(), accepted);
     }
     Ok(())
-}
-
-/// Tokens of the largest captured step with prompts: the requested size, else vLLM's default. From 0.8 on, vLLM
-/// captures steps with prompts layer by layer around attention, up to twice `max_num_seqs` tokens and at most 512
-/// (`VllmConfig._set_cudagraph_sizes`, vLLM 0.11 to 0.19). An eager host captures nothing. Other engines are treated
-/// as capturing decodes only, though SGLang captures more from 0.5.10 on for some models.
-fn captured(spec: &EngineSpec, release: &Release, max_num_seqs: u64) -> u64 {
-    match spec.max_cudagraph_capture_size {
-        _ if spec.enforce_eager == Some(true) => 0,
-        Some(asked) => asked,
-        None if release.kind == EngineKind::Vllm && release.is_since("0.8.0") => {
-            max_num_seqs.saturating_mul(2).min(512)
-        }
-        None => 0,
-    }
 }

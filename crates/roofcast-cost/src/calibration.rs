@@ -294,7 +294,7 @@ impl Calibration {
             regimes: kernel.map(|k| k.regimes(place.accelerator)).unwrap_or_default(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
             multiprocessors: place.accelerator.multiprocessors,
-            engine: served(self.engine(&place.engine.release), place.engine),
+            engine: served(self.engine(&place.engine.host_release()), place.engine),
             launches: Launches::of(place.engine.kind(), place.engine.fuse_layers, place.engine.enforce_eager),
             server: ServerLoop::of(place.engine.frontend),
             evidence,
@@ -346,6 +346,26 @@ mod tests {
             }
         }
         assert!(bands.windows(2).all(|pair| pair[0].is_around(pair[1])), "{bands:?}");
+    }
+
+    /// vLLM 0.11 that schedules ahead has the host's times of 0.14, and 0.14 that does not those of 0.13.
+    #[test]
+    fn scheduling_ahead_has_its_own_host_times() {
+        let catalog = Catalog::embedded().unwrap();
+        let model = Arc::new(catalog.named("meta-llama/Llama-3.1-8B-Instruct").unwrap().model().unwrap());
+        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let calibration = Calibration::embedded().unwrap();
+        let of = |version: &str, ahead: Option<bool>| {
+            let mut options = DeploymentOptions::default();
+            options.engine.version = Some(version.to_owned());
+            options.engine.vllm.async_scheduling = ahead;
+            let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
+            calibration.coefficients(&CalibrationKey::of(&deployment)).engine
+        };
+        assert_eq!(of("0.11.0", Some(true)), of("0.14.0", None));
+        assert_eq!(of("0.14.0", Some(false)), of("0.13.0", None));
+        assert_eq!(of("0.7.3", Some(true)), of("0.7.3", None));
+        assert!(of("0.13.0", None).step > 2.0 * of("0.13.0", Some(true)).step);
     }
 
     #[test]

@@ -71,10 +71,8 @@ pub(crate) struct Surroundings {
     pub(crate) products: u64,
     /// Number of vocabulary entries on one rank.
     pub(crate) vocabulary: u64,
-    /// True if the host launches every kernel separately.
-    pub(crate) eager: bool,
-    /// Tokens of the largest pass with prompts that a captured graph covers; 0 if only decodes are captured.
-    pub(crate) captured: u64,
+    /// Tokens of the largest pass of decodes, and of the largest pass with prompts, that a captured graph covers.
+    pub(crate) captured: [u64; 2],
     /// Single-thread speed of the host as a multiple of a DGX H100 host's speed.
     pub(crate) host_speed: f64,
 }
@@ -303,7 +301,6 @@ impl Surroundings {
             pieces: pieces(deployment, others),
             products,
             vocabulary: operators.iter().filter_map(head).max().unwrap_or(0),
-            eager: deployment.engine.enforce_eager,
             captured: launched::captured(deployment),
             host_speed: deployment.accelerator.host_speed,
         }

@@ -199,6 +199,7 @@ impl Measurement {
             },
             parallelism: recipe::parallelism(self),
             engine: self.engine_spec(),
+            power_limit_w: self.settings.power_limit_w,
             ..DeploymentOptions::default()
         }
     }

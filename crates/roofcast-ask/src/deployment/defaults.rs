@@ -4,7 +4,7 @@
 //! [`super::utilization`].
 
 use super::utilization;
-use crate::engine_settings::Defaults;
+use crate::engine_settings::{Defaults, GraphBound};
 use crate::parallelism::Parallelism;
 use crate::spec::{EngineKind, EngineSpec};
 use roofcast_facts::accelerator::Accelerator;
@@ -25,6 +25,7 @@ pub(super) fn of(
         max_num_seqs,
         max_num_batched_tokens: tokens.max(whole_item(engine, model)),
         gpu_memory_utilization: utilization::default(engine, accelerator, parallelism, model),
+        captured_tokens: GraphBound::of(engine, accelerator, model),
     }
 }
 

@@ -131,16 +131,18 @@ fn counted(deployment: &Deployment, operators: &[Operator], links: &Links, promp
 /// First version of SGLang whose default captures steps with prompts, up to a chunk, where attention is not latent.
 const PREFILL_GRAPHS: &str = "0.5.23 (2026-11)";
 
-/// Tokens of the largest pass with prompts that a captured graph covers; 0 if only decodes are captured.
-pub(super) fn captured(deployment: &Deployment) -> u64 {
+/// Tokens of the largest pass of decodes, and of the largest pass with prompts, that a captured graph covers.
+pub(super) fn captured(deployment: &Deployment) -> [u64; 2] {
     let engine = &deployment.engine;
     let latent = || deployment.model.layers.iter().any(|layer| matches!(layer.mixer, Mixer::Latent(_)));
-    match engine.kind() {
-        EngineKind::Sglang if !engine.enforce_eager && engine.is_since(PREFILL_GRAPHS) && !latent() => {
-            engine.max_num_batched_tokens
-        }
-        _ => engine.max_cudagraph_capture_size,
+    if engine.enforce_eager {
+        return [0, 0];
     }
+    let prompts = match engine.kind() {
+        EngineKind::Sglang if engine.is_since(PREFILL_GRAPHS) && !latent() => engine.max_num_batched_tokens,
+        _ => engine.max_cudagraph_capture_size,
+    };
+    [engine.captured_decodes, prompts]
 }
 
 #[cfg(test)]

@@ -45,10 +45,8 @@ pub(crate) struct Overhead {
     pub(crate) launches: [f64; 2],
     /// Seconds of the launches between captured pieces, and true if decodes also run in pieces.
     pieces: (f64, bool),
-    /// True if no step runs in a captured graph.
-    eager: bool,
-    /// Tokens of the largest pass with prompts that a captured graph covers.
-    captured: u64,
+    /// Tokens of the largest pass of decodes, and of the largest pass with prompts, that a captured graph covers.
+    captured: [u64; 2],
     /// Seconds per token of a rank in norms and activation functions.
     token: f64,
     /// Seconds of sampling per sampled row.
@@ -110,7 +108,6 @@ impl Overhead {
             loops: [host(engine.loop_step), host(engine.loop_sequence)],
             launches,
             pieces: (host(at.pieces.0 as f64 * PIECE * factor), at.pieces.1),
-            eager: at.eager,
             captured: at.captured,
             token: (at.elementwise_bytes + skew * at.unfused_expert_bytes) / bandwidth,
             sampled: at.vocabulary as f64 * SAMPLED / bandwidth,
@@ -122,7 +119,7 @@ impl Overhead {
     /// True if a captured graph covers a pass of `rows` rows; `prompts` is true if it computes prompts.
     #[inline(always)]
     pub(super) fn is_captured(&self, rows: u64, prompts: bool) -> bool {
-        !self.eager && (rows <= self.captured || !prompts)
+        rows <= self.captured[usize::from(prompts)]
     }
 
     /// Overhead of a pass in which GEMMs and experts take `operators` seconds.
@@ -275,7 +272,9 @@ mod tests {
         assert!((waited(600, 600) / (4.944e-3 * 0.259_92) - 1.0).abs() < 1e-3, "{}", waited(600, 600));
         // 512 tokens of prompts are captured in pieces, with 32 attentions of 10 µs between the pieces; decodes are
         // captured whole.
-        assert!((waited(512, 512) / 320e-6 - 1.0).abs() < 1e-9 && waited(600, 0) == 0.0);
+        assert!((waited(512, 512) / 320e-6 - 1.0).abs() < 1e-9 && waited(512, 0) == 0.0);
+        // A step of 513 decodes has no graph, either, and no prompt to wait for.
+        assert!(waited(513, 0) > 0.5e-3, "{}", waited(513, 0));
     }
 
     /// A host with half the speed takes twice as long for all of its work; the device's time does not change.

@@ -75,6 +75,8 @@ pub(crate) struct RowSettings {
     pub(crate) shared_prefix: Option<[u64; 2]>,
     /// True if the server's kernels multiply quantized weights with 16-bit activations.
     pub(crate) weight_only: bool,
+    /// Power limit in watts of each accelerator, if it was set.
+    pub(crate) power_limit_w: Option<f64>,
     /// Settings of the server.
     engine: EngineSpec,
     /// Keys that do not affect a forecast and are ignored.
@@ -119,6 +121,7 @@ impl RowSettings {
             "async_scheduling" => engine.vllm.async_scheduling = entry.switch(),
             "max_cudagraph_capture_size" => engine.max_cudagraph_capture_size = entry.count_from(0)?,
             "enforce_eager" => engine.enforce_eager = entry.switch(),
+            "power_limit_w" => self.power_limit_w = entry.count()?.map(|watts| watts as f64),
             "served" => engine.served = entry.switch(),
             other => {
                 self.unread.insert(other.to_owned());

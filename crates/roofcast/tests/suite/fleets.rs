@@ -475,7 +475,7 @@ fn an_a100_has_the_defaults_of_small_chips_under_vllm() {
 }
 
 /// Since 0.8, vLLM captures CUDA graphs of steps with prompts up to twice its sequences, 512 tokens at most; an eager
-/// engine and other engines capture none.
+/// engine and other engines capture none. From 0.28 on the bound of B200 and B300 is 1024, that of RTX PRO 6000 is not.
 #[test]
 fn graphs_hold_what_the_engine_captures() {
     let captured = |name: &str, version: &str, max_num_seqs, eager, asked| {
@@ -495,4 +495,14 @@ fn graphs_hold_what_the_engine_captures() {
     assert_eq!(captured("sglang", "0.5.9", None, false, None), 0);
     assert_eq!(captured("sglang", "0.5.9", None, false, Some(2048)), 2048);
     assert_eq!(captured("vllm", "0.19.0", None, true, Some(2048)), 0);
+    let on = |chip: &str, version: &str, name: &str| {
+        let engine = EngineSpec { version: Some(version.to_owned()), ..EngineSpec::default() };
+        let options = DeploymentOptions { engine, ..DeploymentOptions::default() };
+        let chip = Arc::new(catalog().accelerator(chip).unwrap().clone());
+        Deployment::resolve(model(name), chip, &options).unwrap().engine.max_cudagraph_capture_size
+    };
+    let dense = "meta-llama/Llama-3.1-8B-Instruct";
+    assert_eq!([on("b200", "0.28.0", dense), on("b300", "0.33.0", dense)], [1024, 1024]);
+    assert_eq!([on("b200", "0.27.1", dense), on("rtx-pro-6000", "0.33.0", dense)], [512, 512]);
+    assert_eq!(on("h100-sxm", "0.19.0", "openai/gpt-oss-20b"), 1024);
 }
