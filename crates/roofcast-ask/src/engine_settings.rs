@@ -323,7 +323,8 @@ impl EngineSettings {
     pub fn host_release(&self) -> Release {
         let usual = self.is_since(ASYNC_SINCE);
         let version = match self.overlaps() {
-            _ if self.kind() != EngineKind::Vllm || !self.is_since(graphs::PIECES_SINCE) => None,
+            _ if self.kind() != EngineKind::Vllm || self.vllm().is_none() => None,
+            _ if !self.is_since(graphs::PIECES_SINCE) => None,
             true if !usual => Some(ASYNC_SINCE),
             false if usual => Some(IN_TURN),
             _ => None,
