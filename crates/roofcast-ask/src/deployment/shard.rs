@@ -54,11 +54,9 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
 /// keep them in 16 (`mtp*` and the layers beyond the last in the `exclude_modules` of NVIDIA's), except AutoRound's.
 fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     let model = deployment.model.clone();
-    let own = deployment
-        .engine
-        .speculative
-        .as_ref()
-        .is_some_and(|spec| spec.draft_model.is_none() && spec.draft_cost != Some(0.0));
+    let own = deployment.engine.speculative.as_ref().is_some_and(|spec| {
+        spec.draft_model.is_none() && spec.method.is_none() && spec.draft_cost != Some(0.0)
+    });
     let counts = own && !deployment.ideal && !deployment.is_nominal();
     let runs = counts && deployment.engine.kind() != EngineKind::LlamaCpp;
     let Some((index, layer)) = model.layer_ahead().filter(|_| runs) else { return Bytes::ZERO };

@@ -5,7 +5,9 @@ use roofcast::deployment::DeploymentOptions;
 use roofcast::memory::{self, Memory, Start};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::scheduler::config::EngineConfig;
-use roofcast::spec::{EngineSpec, PrecisionSpec, SglangSpec, SpeculativeSpec, StateDtype, VllmSpec};
+use roofcast::spec::{
+    DraftMethod, EngineSpec, PrecisionSpec, SglangSpec, SpeculativeSpec, StateDtype, VllmSpec,
+};
 use roofcast::units::Bytes;
 use roofcast::{Deployment, Error};
 use std::collections::BTreeMap;
@@ -587,13 +589,9 @@ fn layers_that_draft_are_in_memory() {
     let of = |drafts: Option<f64>| {
         let speculative = drafts.map(|cost| SpeculativeSpec {
             num_speculative_tokens: 1,
-            acceptance_rate: None,
-            acceptance_length: None,
-            acceptance: None,
-            acceptance_by_position: None,
-            accepted_per_position: None,
-            draft_model: None,
-            draft_cost: Some(cost),
+            method: (cost == 0.0).then_some(DraftMethod::Ngram),
+            draft_cost: Some(cost).filter(|cost| *cost > 0.0),
+            ..SpeculativeSpec::default()
         });
         let engine = EngineSpec { speculative, ..EngineSpec::default() };
         let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
