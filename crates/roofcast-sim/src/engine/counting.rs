@@ -10,12 +10,12 @@
 //! instructions. Rare code is in separate functions, marked `cold` or `inline(never)`, so that it does not occupy a
 //! processor's 32 KiB instruction cache between the code of every step.
 
-use super::price::StepPrices;
-use super::ranks::{Rank, StepLoad};
+use super::price::{JointSteps, StepPrices};
+use super::ranks::{Rank, Repeats, StepLoad};
 use super::{Replica, steps_within};
 use crate::kv_cache::prefix::{Outputs, SharedPrefix};
 use crate::scheduler::Policy;
-use crate::scheduler::config::{EngineConfig, PrefixCaching};
+use crate::scheduler::config::{EngineConfig, Preemption, PrefixCaching};
 use crate::scheduler::state::decodes::Decodes;
 use crate::scheduler::state::{KvTransfer, State};
 use crate::tally::Tally;
@@ -121,12 +121,19 @@ impl<D: Decodes> Engine<D> {
         let n = state.decodes.len();
         let price = self.price.decode(n);
         let attending = price.attending(state.decodes.seen());
-        let growth = price.attending(state.decodes.growth());
+        let mut growth = price.attending(state.decodes.growth());
         let first = price.fixed + attending;
         let steady = state.decodes.steady().min(self.policy.patience(state)).min(state.polling_patience());
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
         let used = state.used();
-        let steps = state.take_blocks_of(steps_within(first, growth, left, steady.min(most)));
+        let steps = match self.price.joint() {
+            None => steps_within(first, growth, left, steady.min(most)),
+            Some(joint) => {
+                growth = joint.growth;
+                joint.count
+            }
+        };
+        let steps = state.take_blocks_of(steps);
         let time = sum_of_run(first, growth, steps);
         let end = state.clock + Ticks(time);
         state.tally.decoded(n, steps, time);
@@ -366,7 +373,26 @@ impl<D: Decodes> Rank for Engine<D> {
         (decided.decode || !state.chunks.is_empty()).then_some(load)
     }
 
-    fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
+    fn repeats(&self) -> Repeats {
+        let state = &self.state;
+        let steady = |decided: &Decided| {
+            decided.decode && !(decided.changes && (state.waiting() > 0 || !state.config.ahead))
+        };
+        let alone = state.chunks.is_empty() && state.failed.is_empty();
+        let moves = state.config.preemption == Preemption::Swap;
+        if !D::LEAPS || self.fresh || !alone || moves || !self.decided.as_ref().is_some_and(steady) {
+            return Repeats::default();
+        }
+        let steps = state.decodes.steady().min(self.policy.patience(state)).min(state.polling_patience());
+        let growth = state.decodes.growth().within.to_vec();
+        Repeats {
+            steps: state.steps_with_blocks(steps.min(u64::from(u32::MAX))),
+            until: state.landing(),
+            growth,
+        }
+    }
+
+    fn impose(&mut self, price: Option<JointSteps>) {
         self.price.impose(price);
     }
 

@@ -69,6 +69,24 @@ impl Decode {
     }
 }
 
+/// Equal steps that several data-parallel ranks take together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct JointSteps {
+    /// Number of steps.
+    pub(super) count: u64,
+    /// Time of the first step in ticks, by bottleneck.
+    pub(super) shares: BottleneckShares<u64>,
+    /// Ticks by which each step is longer than the one before.
+    pub(super) growth: u64,
+}
+
+/// The price of steps that is set from outside.
+#[derive(Debug, Clone)]
+struct Imposed {
+    decode: Decode,
+    steps: JointSteps,
+}
+
 /// Prices of a deployment's steps.
 #[derive(Debug, Clone)]
 pub struct StepPrices {
@@ -77,7 +95,7 @@ pub struct StepPrices {
     /// counts.
     slopes_memory: bool,
     /// Price of the next step, if it is set from outside because other data-parallel ranks take part in the step.
-    imposed: Option<Decode>,
+    imposed: Option<Imposed>,
     /// Prices of steps of decodes alone, by the number of decodes; computed on first use.
     decodes: Vec<Option<Box<Decode>>>,
     /// Times of the GEMMs by the number of computed rows, and by the number of sampled rows.
@@ -95,8 +113,17 @@ impl StepPrices {
     }
 
     /// Sets the price of every step until the next call, in ticks by bottleneck; `None` lets steps be priced again.
-    pub(super) fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
-        self.imposed = price.map(|shares| Decode { fixed: shares.total(), shares, ..Decode::default() });
+    pub(super) fn impose(&mut self, price: Option<JointSteps>) {
+        self.imposed = price.map(|steps| {
+            let shares = steps.shares;
+            Imposed { decode: Decode { fixed: shares.total(), shares, ..Decode::default() }, steps }
+        });
+    }
+
+    /// The steps whose price is set from outside.
+    #[inline(always)]
+    pub(super) fn joint(&self) -> Option<JointSteps> {
+        self.imposed.as_ref().map(|imposed| imposed.steps)
     }
 
     /// Sliding windows of the operators without full attention, in tokens.
@@ -108,7 +135,7 @@ impl StepPrices {
     #[inline(always)]
     pub fn decode(&mut self, n: u64) -> &Decode {
         if let Some(imposed) = &self.imposed {
-            return imposed;
+            return &imposed.decode;
         }
         let index = n as usize;
         if self.decodes.len() <= index {
@@ -122,7 +149,7 @@ impl StepPrices {
     #[inline(always)]
     pub fn mixed(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, BottleneckShares<u64>) {
         match &self.imposed {
-            Some(imposed) => (Ticks::from(imposed.fixed), imposed.shares),
+            Some(imposed) => (Ticks::from(imposed.decode.fixed), imposed.decode.shares),
             None => self.of_alone(n, seen, chunks),
         }
     }

@@ -1,7 +1,8 @@
 //! Data-parallel ranks as engines: each has a queue, limits and a KV cache of its own, behind a balancer.
 //!
 //! Knows: which rank gets a request; ranks share experts and therefore step together, with the price of [`price`], and a
-//! rank without work waits for the others. Steps are taken singly. Knows nothing about the decisions of an engine.
+//! rank without work waits for the others. Equal steps of all ranks are taken at once. Knows nothing about the decisions
+//! of an engine.
 
 mod balancer;
 mod load;
@@ -9,18 +10,19 @@ mod price;
 #[cfg(test)]
 mod tests;
 
-use super::Replica;
+use super::price::JointSteps;
+use super::{Replica, steps_within};
 use crate::scheduler::config::RankSettings;
 use crate::scheduler::state::KvTransfer;
 use crate::tally::Tally;
 use crate::timeline::{Segment, Timeline};
 use balancer::{Balancer, Counts};
-pub(super) use load::StepLoad;
+pub(super) use load::{Repeats, StepLoad};
 use price::JointPrices;
 use roofcast_ask::arrival::{Arrival, Departure, SequenceId};
 use roofcast_ask::workload::Prompt;
 use roofcast_cost::timing::Timing;
-use roofcast_facts::clock::Ticks;
+use roofcast_facts::clock::{Ticks, sum_of_run};
 use roofcast_facts::shares::BottleneckShares;
 use std::borrow::Cow;
 
@@ -29,8 +31,13 @@ pub(super) trait Rank: Replica {
     /// Decides the next step; [`Replica::step`] then runs it. Returns the work whose price the rank needs, which is
     /// empty if only results are due; `None` if the step has nothing for this rank.
     fn prepare(&mut self) -> Option<StepLoad>;
-    /// Sets the price of the prepared work in ticks; `None` lets the rank price its steps itself.
-    fn impose(&mut self, price: Option<BottleneckShares<u64>>);
+    /// Steps that equal the prepared one.
+    fn repeats(&self) -> Repeats {
+        Repeats::default()
+    }
+    /// Sets number and price of the steps of which the prepared one is the first; `None` lets the rank price its steps
+    /// itself.
+    fn impose(&mut self, price: Option<JointSteps>);
     /// Moves the clock to `time`, until which other ranks computed, and drops a prepared step without work.
     fn wait_for_others(&mut self, time: Ticks);
 }
@@ -86,9 +93,34 @@ impl Ranks {
     /// Records the counts of every rank at the end of a step, and the largest numbers of the replica.
     fn report(&mut self) {
         self.reported.swap(0, 1);
-        let counts = |rank: &dyn Rank| [rank.waiting(), rank.in_flight() - rank.waiting()];
-        self.reported[1] = self.ranks.iter().map(|rank| counts(rank.as_ref())).collect();
+        self.reported[1] = self.counts();
         self.own.waiting_peak = self.own.waiting_peak.max(self.sum(|rank| rank.waiting()));
+    }
+
+    /// Numbers of waiting and of running requests of each rank.
+    fn counts(&self) -> Vec<Counts> {
+        let counts = |rank: &dyn Rank| [rank.waiting(), rank.in_flight() - rank.waiting()];
+        self.ranks.iter().map(|rank| counts(rank.as_ref())).collect()
+    }
+
+    /// The equal steps that start before `horizon` with the prepared one, of the work `loads` of the ranks that are
+    /// `busy`.
+    fn joint(&mut self, loads: &[StepLoad], busy: &[bool], horizon: Ticks) -> JointSteps {
+        let repeats = |(rank, busy): (&Box<dyn Rank>, &bool)| match *busy {
+            true => Some(rank.repeats()),
+            false => (!rank.is_empty()).then(Repeats::default),
+        };
+        let repeats: Vec<Repeats> = self.ranks.iter().zip(busy).filter_map(repeats).collect();
+        let most = repeats.iter().map(|repeats| repeats.steps).min().unwrap_or(1);
+        let repeats = if most > 1 { repeats } else { Vec::new() };
+        let joint = self.price.price(loads, &repeats, self.ranks.len() as u64);
+        let until = repeats.iter().map(|repeats| repeats.until).fold(horizon, Ticks::min);
+        if most.min(joint.count) <= 1 || until <= self.clock || joint.shares.total() == 0 {
+            return JointSteps { count: 1, growth: 0, ..joint };
+        }
+        let left = if until == Ticks::NEVER { until } else { until - self.clock };
+        let count = steps_within(joint.shares.total(), joint.growth, left, most.min(joint.count));
+        JointSteps { count, ..joint }
     }
 
     /// Runs `rank`'s step; returns false if there was no work.
@@ -119,15 +151,20 @@ impl Ranks {
         let busy: Vec<bool> = loads.iter().map(Option::is_some).collect();
         let loads: Vec<StepLoad> = loads.into_iter().flatten().collect();
         let computes = loads.iter().any(|load| !load.is_empty());
-        let shares = self.price.price(&loads, all.len() as u64);
+        let joint = self.joint(&loads, &busy, horizon);
+        let JointSteps { count, shares, growth } = joint;
+        if count > 1 {
+            // Before the last step the counts are those of the first.
+            self.reported[1] = self.counts();
+        }
         let before =
             [self.sum(|rank| rank.tally().running_steps), self.sum(|rank| rank.tally().decode_steps)];
         if let Some(timeline) = &mut self.timeline {
             timeline.ranks = Some(Segment::default());
         }
-        let end = self.clock + Ticks::from(shares.total().max(1));
+        let end = self.clock + Ticks(sum_of_run(shares.total(), growth, count).max(1));
         for rank in all.filter(|rank| busy[*rank]) {
-            self.ranks[rank].impose(Some(shares));
+            self.ranks[rank].impose(Some(joint));
             self.step_of(rank, end, departed);
             self.ranks[rank].impose(None);
         }
@@ -140,10 +177,10 @@ impl Ranks {
         if computes {
             let running = self.sum(|rank| rank.tally().running_steps) - before[0];
             let decoded = self.sum(|rank| rank.tally().decode_steps) > before[1];
-            self.own.steps += 1;
-            self.own.decode_steps += u64::from(decoded);
-            self.own.running_peak = self.own.running_peak.max(running);
-            self.own.mixed.add(shares);
+            self.own.steps += count;
+            self.own.decode_steps += if decoded { count } else { 0 };
+            self.own.running_peak = self.own.running_peak.max(running / count);
+            self.own.mixed = self.own.mixed.plus(self.price.sum(joint));
         }
         self.report();
         true

@@ -5,10 +5,10 @@
 
 use super::{Blocks, Scheduled};
 use crate::engine::Replica;
+use crate::engine::price::JointSteps;
 use crate::engine::ranks::{Rank, StepLoad};
 use crate::scheduler::vllm::Step;
 use roofcast_facts::clock::Ticks;
-use roofcast_facts::shares::BottleneckShares;
 
 impl Rank for Blocks {
     fn prepare(&mut self) -> Option<StepLoad> {
@@ -31,7 +31,7 @@ impl Rank for Blocks {
         None
     }
 
-    fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
+    fn impose(&mut self, price: Option<JointSteps>) {
         self.price.impose(price);
     }
 

@@ -5,6 +5,7 @@
 
 use roofcast_cost::step::Contexts;
 use roofcast_facts::batch::{Seen, Sequences};
+use roofcast_facts::clock::Ticks;
 
 /// Work of one rank in a step, which prices the step of all ranks.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -17,6 +18,23 @@ pub(in crate::engine) struct StepLoad {
     pub(in crate::engine) within: Vec<u64>,
     /// Chunks of prompts, and sequences that verify drafts.
     pub(in crate::engine) chunks: Vec<Sequences>,
+}
+
+/// Steps of a rank that equal its prepared one but for the contexts.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::engine) struct Repeats {
+    /// Number of steps, the prepared one included.
+    pub(in crate::engine) steps: u64,
+    /// Time from which on a step may differ.
+    pub(in crate::engine) until: Ticks,
+    /// Growth of [`StepLoad::within`] per step.
+    pub(in crate::engine) growth: Vec<u64>,
+}
+
+impl Default for Repeats {
+    fn default() -> Repeats {
+        Repeats { steps: 1, until: Ticks::NEVER, growth: Vec::new() }
+    }
 }
 
 impl StepLoad {

@@ -6,10 +6,12 @@
 //! `v1/worker/dp_utils.py`; SGLang 0.5.23, `layers/dp_attention.py`, where other steps have the sum of all tokens).
 //! Knows nothing about schedules.
 
-use super::load::StepLoad;
-use crate::engine::price::{Decode, Products, priced};
+use super::load::{Repeats, StepLoad};
+use crate::engine::price::{Decode, JointSteps, Products, priced};
 use roofcast_cost::step::Pass;
 use roofcast_cost::timing::Timing;
+use roofcast_facts::batch::Seen;
+use roofcast_facts::clock::sum_of_run;
 use roofcast_facts::shares::BottleneckShares;
 use std::collections::BTreeMap;
 
@@ -33,11 +35,23 @@ impl JointPrices {
         JointPrices { timing, slopes_memory, decodes: BTreeMap::new(), products: Default::default() }
     }
 
-    /// Time of a step in ticks, by bottleneck of the slowest rank; `ranks` counts all ranks, of which those in `loads`
-    /// compute.
-    pub(super) fn price<'a>(&'a mut self, loads: &'a [StepLoad], ranks: u64) -> BottleneckShares<u64> {
+    /// Time of a step, by bottleneck of the slowest rank; `ranks` counts all ranks, of which those in `loads` compute.
+    /// `repeats` says how the work of ranks that only decode grows: the count is the number of steps in which the same
+    /// rank is the slowest.
+    pub(super) fn price<'a>(
+        &'a mut self,
+        loads: &'a [StepLoad],
+        repeats: &[Repeats],
+        ranks: u64,
+    ) -> JointSteps {
         let JointPrices { timing, slopes_memory, decodes, products } = self;
         let stages = timing.model.parallelism.pp;
+        let repeats: Vec<&Repeats> = loads
+            .iter()
+            .zip(repeats)
+            .filter(|(load, _)| !load.is_empty())
+            .map(|(_, repeats)| repeats)
+            .collect();
         let loads: Vec<&StepLoad> = loads.iter().filter(|load| !load.is_empty()).collect();
         // The microbatches of ranks with chunks; microbatches of decodes alone are equal.
         let passes = |load: &'a StepLoad| match load.chunks.is_empty() {
@@ -57,9 +71,11 @@ impl JointPrices {
         if decodes.len() > MOST_KEPT {
             decodes.clear();
         }
-        let mut slowest = BottleneckShares::default();
-        for ((load, passes), own) in loads.iter().zip(passes).zip(rows) {
+        let mut slowest = JointSteps { count: 1, shares: BottleneckShares::default(), growth: 0 };
+        let mut linear = Vec::new();
+        for (at, ((load, passes), own)) in loads.iter().zip(passes).zip(rows).enumerate() {
             let padded = |own: u64| if pads { most } else { own };
+            let mut growth = None;
             let shares = if passes.is_empty() {
                 let (n, rows) = (load.decodes, padded(own));
                 let among = |pass: &mut Pass| (pass.rows, pass.tokens) = (rows, tokens);
@@ -68,6 +84,8 @@ impl JointPrices {
                     .or_insert_with(|| Decode::of(timing.decode_among(n, among)));
                 let mut shares = price.shares;
                 let attending = price.attending(load.seen());
+                let grows = |repeats: &&Repeats| price.attending(Seen { all: n, within: &repeats.growth });
+                growth = repeats.get(at).filter(|repeats| repeats.steps > 1 && price.is_linear()).map(grows);
                 *(if *slopes_memory { &mut shares.memory } else { &mut shares.compute }) += attending;
                 shares
             } else {
@@ -77,10 +95,52 @@ impl JointPrices {
                 };
                 passes.into_iter().map(among).max_by_key(BottleneckShares::total).unwrap_or_default()
             };
-            if shares.total() > slowest.total() {
-                slowest = shares;
+            linear.extend(growth.map(|growth| (shares.total(), growth)));
+            if shares.total() > slowest.shares.total() {
+                slowest = JointSteps { shares, growth: growth.unwrap_or(0), ..slowest };
             }
         }
+        if linear.len() == loads.len() {
+            slowest.count = steps_of_slowest((slowest.shares.total(), slowest.growth), &linear);
+        }
         slowest
+    }
+
+    /// Time of `steps` in ticks, by bottleneck.
+    pub(super) fn sum(&self, steps: JointSteps) -> BottleneckShares<u128> {
+        let JointSteps { count, shares, growth } = steps;
+        let times = |ticks: u64| u128::from(ticks) * u128::from(count);
+        let mut sum = BottleneckShares {
+            memory: times(shares.memory),
+            compute: times(shares.compute),
+            communication: times(shares.communication),
+            host: times(shares.host),
+        };
+        *(if self.slopes_memory { &mut sum.memory } else { &mut sum.compute }) +=
+            sum_of_run(0, growth, count);
+        sum
+    }
+}
+
+/// Number of steps in which the rank with the times `slowest` is certainly slower than all others that slow down faster.
+/// Each of the times is the one of the first step, and the growth per step.
+fn steps_of_slowest(slowest: (u64, u64), all: &[(u64, u64)]) -> u64 {
+    let (time, growth) = slowest;
+    let faster = all.iter().filter(|(_, other)| *other > growth);
+    let steps = faster.map(|(first, other)| (time - first).saturating_sub(1) / (other - growth) + 1);
+    steps.min().unwrap_or(u64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Steps of 100, 102, 104 and 106 ticks on the slowest rank, of 95, 99, 103 and 107 on another: three steps. A rank
+    /// that starts equal is slower at once; one that grows less never is.
+    #[test]
+    fn another_rank_becomes_the_slowest() {
+        assert_eq!(steps_of_slowest((100, 2), &[(100, 2), (95, 4)]), 3);
+        assert_eq!(steps_of_slowest((100, 2), &[(100, 2), (100, 3)]), 1);
+        assert_eq!(steps_of_slowest((100, 2), &[(99, 1), (100, 2)]), u64::from(u32::MAX));
     }
 }

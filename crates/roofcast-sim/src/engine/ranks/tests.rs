@@ -184,7 +184,7 @@ fn the_slowest_rank_sets_the_price() {
         let forecaster = forecaster(EXPERTS, 2, EngineSpec::default());
         let loads: Vec<StepLoad> =
             loads.iter().map(|&(n, all)| StepLoad { decodes: n, all, ..StepLoad::default() }).collect();
-        JointPrices::new(forecaster.timing(cost).of_rank()).price(&loads, 2).total()
+        JointPrices::new(forecaster.timing(cost).of_rank()).price(&loads, &[], 2).shares.total()
     };
     use CostKind::{Forecast, Limit};
     assert!(price(Limit, &[(3, 300), (1, 100)]) < price(Limit, &[(3, 300), (3, 300)]));

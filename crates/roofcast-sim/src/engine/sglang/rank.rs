@@ -5,11 +5,11 @@
 
 use super::Sglang;
 use super::account::chunks;
+use crate::engine::price::JointSteps;
 use crate::engine::ranks::{Rank, StepLoad};
 use crate::scheduler::state::decodes::Decodes;
 use roofcast_facts::batch::Seen;
 use roofcast_facts::clock::Ticks;
-use roofcast_facts::shares::BottleneckShares;
 
 impl<D: Decodes> Rank for Sglang<D> {
     fn prepare(&mut self) -> Option<StepLoad> {
@@ -27,7 +27,7 @@ impl<D: Decodes> Rank for Sglang<D> {
         load.or_else(|| self.pending.is_some().then(StepLoad::default))
     }
 
-    fn impose(&mut self, price: Option<BottleneckShares<u64>>) {
+    fn impose(&mut self, price: Option<JointSteps>) {
         self.price.impose(price);
     }
 

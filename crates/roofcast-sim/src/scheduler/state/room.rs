@@ -95,6 +95,12 @@ impl<D: Decodes> State<D> {
         enough
     }
 
+    /// Number of decode steps, at most `steps`, for which there are free blocks, beyond the allocated ones of the first.
+    pub(crate) fn steps_with_blocks(&self, steps: u64) -> u64 {
+        let first = self.decode_blocks(1);
+        if self.decode_blocks(steps) - first <= self.free { steps } else { self.affordable(steps, first) }
+    }
+
     /// Largest number of decode steps, at most `steps`, for which the free blocks suffice; the `first` blocks of the
     /// first step are allocated already.
     fn affordable(&self, steps: u64, first: u64) -> u64 {
