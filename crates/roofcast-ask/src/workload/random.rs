@@ -59,11 +59,11 @@ impl Stream {
         Stream { rng, spare: None }
     }
 
-    /// The uniform draw at position `place` of the stream, independent of earlier draws.
-    pub fn unit_at(&mut self, place: u128) -> f64 {
+    /// The uniform draws from position `place` of the stream on, independent of earlier draws.
+    pub fn units_at<const COUNT: usize>(&mut self, place: u128) -> [f64; COUNT] {
         // A draw uses two words of 32 bits.
         self.rng.set_word_pos(2 * place);
-        self.unit()
+        std::array::from_fn(|_| self.unit())
     }
 
     /// Uniform in (0, 1): (k + ½)/2^53 for a whole k below 2^53.

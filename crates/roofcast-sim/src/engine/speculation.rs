@@ -21,7 +21,31 @@ pub(crate) struct Speculation {
     /// For each draft of a step with drafts, the probability that it and all earlier ones are accepted.
     reached: Vec<f64>,
     stream: Stream,
+    /// Draws of the latest requests, by request number modulo [`DRAWN`].
+    latest: Vec<Drawn>,
     drafter: Drafter,
+}
+
+/// Draws of one request, from an output position on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Drawn {
+    request: Option<u64>,
+    /// Position of the first draw.
+    first: u64,
+    draws: [f64; AHEAD],
+}
+
+impl Drawn {
+    /// Draws of a request around an output position, from a block of the generator on, which has eight.
+    fn of(stream: &mut Stream, request: u64, generated: u64) -> Drawn {
+        let first = generated - generated % 8;
+        let draws = stream.units_at(u128::from(request) * PLACES + u128::from(first));
+        Drawn { request: Some(request), first, draws }
+    }
+
+    fn has(&self, request: u64, generated: u64) -> bool {
+        self.request == Some(request) && (self.first..self.first + AHEAD as u64).contains(&generated)
+    }
 }
 
 /// Source of drafts, by its cost.
@@ -32,6 +56,11 @@ enum Drafter {
     /// A draft model, with the prices of its steps.
     Model(Box<StepPrices>),
 }
+
+/// Number of draws that one refill of the generator gives.
+const AHEAD: usize = 32;
+/// Number of requests whose draws are kept.
+const DRAWN: usize = 256;
 
 /// Number of draws reserved for each request, more than a request has tokens.
 const PLACES: u128 = 1 << 32;
@@ -56,6 +85,7 @@ impl Speculation {
             share: spec.share()?,
             reached,
             stream: Stream::new(seed, Purpose::Acceptance),
+            latest: vec![Drawn::default(); DRAWN],
             drafter,
         }))
     }
@@ -75,7 +105,11 @@ impl Speculation {
     }
 
     fn drawn(&mut self, request: u64, generated: u64) -> f64 {
-        self.stream.unit_at(u128::from(request) * PLACES + u128::from(generated))
+        let kept = &mut self.latest[request as usize % DRAWN];
+        if !kept.has(request, generated) {
+            *kept = Drawn::of(&mut self.stream, request, generated);
+        }
+        kept.draws[(generated - kept.first) as usize]
     }
 
     /// Time of drafting for sequences with contexts `sampling`, after a step that took `step` and also computed

@@ -33,7 +33,8 @@ impl<T: Copy + Ord> Earliest<T> {
 
     /// The earliest time of all other indices.
     pub(super) fn first_besides(&self, index: usize) -> Option<T> {
-        let (mut at, mut first) = (self.winners.len() / 2 + index, None);
+        let mut at = self.winners.len() / 2 + index;
+        let mut first = None;
         while at > 1 {
             first = earlier(first, self.winners[at ^ 1]);
             at /= 2;

@@ -98,13 +98,16 @@ impl Blocks {
 
     /// Counts `steps` steps of requests that have `contexts` at the end of the first step.
     fn count(&mut self, contexts: &[u64], steps: u64) {
-        let (n, block) = (contexts.len() as u64, self.config.block_size);
-        let (mut spanned, mut kept) = (0, 0);
+        let n = contexts.len() as u64;
+        let block = self.config.block_size;
+        let mut spanned = 0;
+        let mut kept = 0;
         for context in contexts {
             spanned += u128::from(blocks_below(context + steps, block) - blocks_below(*context, block));
             kept += sum_of_run(context - 1, 1, steps);
         }
-        let (held, shared) = (self.held_blocks(), self.scheduler.shared_tokens());
+        let held = self.held_blocks();
+        let shared = self.scheduler.shared_tokens();
         let tally = &mut self.tally;
         tally.steps += steps;
         tally.decode_steps += steps;
@@ -122,6 +125,7 @@ impl Blocks {
 
 /// Σ ⌈c / block⌉ over 0 ≤ c < `end`.
 fn blocks_below(end: u64, block: u64) -> u64 {
-    let (whole, rest) = ((end.max(1) - 1) / block, (end.max(1) - 1) % block);
-    block * (whole * (whole + 1) / 2) + rest * (whole + 1)
+    let last = end.max(1) - 1;
+    let whole = last / block;
+    block * (whole * (whole + 1) / 2) + last % block * (whole + 1)
 }

@@ -30,7 +30,7 @@ impl Scheduler {
     /// True if the adapter of a waiting request is `in_use`, or has a free slot.
     pub(super) fn has_adapter_slot(&self, id: RequestId, in_use: &BTreeSet<u32>) -> bool {
         let adapter = self.requests[id].adapter;
-        let others = in_use.iter().filter(|adapter| **adapter != 0).count();
+        let others = in_use.len() - usize::from(in_use.contains(&0));
         adapter == 0 || in_use.contains(&adapter) || others < self.max_loras
     }
 }
