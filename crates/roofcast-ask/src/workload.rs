@@ -7,6 +7,7 @@
 mod adapters;
 mod agents;
 pub(crate) mod arrivals;
+mod bounds;
 pub(crate) mod class;
 mod combined;
 mod drawn;
@@ -15,9 +16,11 @@ mod elementary;
 pub(crate) mod empirical;
 pub(crate) mod images;
 pub(crate) mod length;
+mod pace;
 pub mod prediction;
 pub(crate) mod prefix;
 pub mod random;
+mod replay;
 pub mod request;
 mod sessions;
 pub mod trace;
@@ -34,6 +37,7 @@ pub(crate) use empirical::LengthSource;
 pub use images::Images;
 pub use length::{Length, LengthKind};
 pub use prefix::Prefix;
+pub use replay::Replay;
 pub use request::{Prompt, Request};
 pub use trace::Trace;
 pub use traffic::Traffic;
@@ -94,6 +98,8 @@ pub struct Workload {
     /// Most requests that the client has in flight: a request that is due at this limit is sent only after an answer
     /// arrives.
     pub max_concurrency: Option<u64>,
+    /// Recorded requests, which are sent in their order; `None` if requests are drawn, or if sessions are replayed.
+    pub recorded: Option<Arc<Trace>>,
 }
 
 /// `[workload]` as the spec writes it.
@@ -141,7 +147,7 @@ impl TryFrom<Written> for Workload {
             })?,
         };
         let source = match (&arrivals, preset) {
-            (Arrivals::Trace { path, format, .. }, _) => Some(LengthSource::of_file(path, *format)),
+            (Arrivals::Trace(replay), _) => Some(LengthSource::of_file(&replay.path, replay.format)),
             (_, Some(preset)) => Some(LengthSource::of_preset(&preset.id)),
             _ => None,
         };
@@ -172,6 +178,7 @@ impl TryFrom<Written> for Workload {
             priorities: written.priorities,
             max_tokens: written.max_tokens,
             max_concurrency: written.max_concurrency,
+            recorded: None,
         };
         for (source, field) in workload.sources_mut() {
             source.settle("workload", field, &|name| {
@@ -235,15 +242,12 @@ impl Workload {
             let accepted = "omitted with workload.classes, which have a priority each";
             return Err(Error::field(place, "workload.priorities", "set", accepted));
         }
-        if let Arrivals::Trace { recorded: Some(trace), .. } = &self.arrivals
-            && !trace.sessions.is_empty()
-            && !self.has_the_traces_lengths()
-        {
+        if self.replays_sessions() && !self.has_the_traces_lengths() {
             let accepted = "no input_len and no output_len: sessions are replayed as recorded";
             return Err(Error::field(place, "workload", "lengths of its own", accepted));
         }
         let drawn = self.prefix.is_some() || !self.priorities.is_empty() || !self.classes.is_empty();
-        if self.has_the_traces_lengths() && (drawn || self.adapters.is_some()) {
+        if self.is_replayed() && (drawn || self.adapters.is_some()) {
             let accepted =
                 "no prefix, adapters, priorities and classes where requests are replayed as recorded";
             return Err(Error::field(place, "workload", "a replay with more", accepted));
@@ -253,12 +257,8 @@ impl Workload {
 
     /// Number of different LoRA adapters that requests may name.
     pub fn adapter_count(&self) -> u64 {
-        let recorded = match &self.arrivals {
-            Arrivals::Trace { recorded: Some(trace), .. } if self.has_the_traces_lengths() => {
-                trace.requests.iter().map(|request| u64::from(request.adapter)).max()
-            }
-            _ => None,
-        };
+        let recorded = self.recorded.iter().flat_map(|trace| &trace.requests);
+        let recorded = recorded.map(|request| u64::from(request.adapter)).max();
         adapters::count(self.adapters.as_ref(), &self.classes) + recorded.unwrap_or(0)
     }
 
@@ -269,10 +269,10 @@ impl Workload {
         let observed = Some(empirical::Observed::Pairs(pairs));
         let source = LengthSource { observed, ..LengthSource::of_file(path, None) };
         let length = || Length::Drawn(LengthKind::Empirical(source.clone()));
-        let recorded = Some(Arc::new(Trace { requests, timed: true, sessions: Vec::new() }));
-        let arrivals =
-            Arrivals::Trace { path: path.to_owned(), format: None, scale: None, concurrency: None, recorded };
+        let trace = Arc::new(Trace { requests, timed: true, sessions: Vec::new() });
+        let arrivals = Arrivals::Trace(Replay::of(path, Arc::clone(&trace)));
         Workload {
+            recorded: Some(trace),
             requests: None,
             arrivals,
             input_len: length(),
@@ -304,21 +304,31 @@ impl Workload {
             traces.insert(key, Arc::clone(&new));
             Ok(new)
         };
-        if let Arrivals::Trace { path, format, recorded, .. } = &mut self.arrivals {
-            *recorded = Some(trace(path, *format)?);
+        if let Arrivals::Trace(replay) = &mut self.arrivals {
+            replay.recorded = Some(trace(&replay.path, replay.format)?);
         }
         for (source, _) in self.sources_mut() {
             if let Some(path) = source.path.clone() {
                 source.accept(&*trace(&path, source.format)?);
             }
         }
+        self.pace(place)?;
         Ok(self.check(place)?)
+    }
+
+    /// Turns a loaded replay into arrivals at its pace, of the recorded requests unless lengths are given.
+    fn pace(&mut self, place: &str) -> Result<()> {
+        let Arrivals::Trace(replay) = self.arrivals.clone() else { return Ok(()) };
+        let requests = replay.recorded.clone().filter(|trace| trace.timed && trace.sessions.is_empty());
+        self.recorded = requests.filter(|_| self.has_the_traces_lengths());
+        self.arrivals = replay.paced(place)?;
+        Ok(())
     }
 
     /// Refuses empty paths.
     fn check_paths(&mut self, place: &str) -> Result<()> {
         let arrivals = match &self.arrivals {
-            Arrivals::Trace { path, .. } => Some((path.clone(), "arrivals")),
+            Arrivals::Trace(replay) => Some((replay.path.clone(), "arrivals")),
             _ => None,
         };
         let lengths = self.sources_mut().filter_map(|(source, field)| Some((source.path.clone()?, field)));
@@ -332,10 +342,11 @@ impl Workload {
 
     /// Number of requests in a run.
     pub fn total(&self) -> u64 {
-        let recorded = match &self.arrivals {
-            Arrivals::Trace { recorded: Some(trace), .. } => Some(trace.requests.len() as u64),
+        let of_arrivals = match &self.arrivals {
+            Arrivals::Trace(replay) => replay.recorded.as_ref(),
             _ => None,
         };
+        let recorded = of_arrivals.or(self.recorded.as_ref()).map(|trace| trace.requests.len() as u64);
         match (self.requests, recorded) {
             (Some(asked), Some(recorded)) => asked.min(recorded),
             (asked, recorded) => asked.or(recorded).unwrap_or(DEFAULT_REQUESTS),
@@ -383,10 +394,20 @@ impl Workload {
         one.into_iter().chain(each)
     }
 
-    /// True if requests are replayed as recorded: both lengths come from the trace that gives the arrivals.
+    /// True if the arrivals are recorded sessions.
+    fn replays_sessions(&self) -> bool {
+        matches!(&self.arrivals, Arrivals::Trace(replay) if replay.has_sessions())
+    }
+
+    /// True if requests or sessions have the recorded lengths and prompts.
+    fn is_replayed(&self) -> bool {
+        self.recorded.is_some() || self.replays_sessions()
+    }
+
+    /// True if both lengths come from the trace that gives the arrivals.
     fn has_the_traces_lengths(&self) -> bool {
-        let Arrivals::Trace { path, format, .. } = &self.arrivals else { return false };
-        let own = LengthSource::of_file(path, *format);
+        let Arrivals::Trace(replay) = &self.arrivals else { return false };
+        let own = LengthSource::of_file(&replay.path, replay.format);
         [&self.input_len, &self.output_len].iter().all(|length| length.source().is_some_and(|s| s.is(&own)))
     }
 

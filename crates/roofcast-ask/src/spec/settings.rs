@@ -219,23 +219,27 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
     }
     let rate = workload.remove("rate");
     let old = workload.remove("arrivals").and_then(|a| a.as_table().cloned()).unwrap_or_default();
-    let kind = old.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let kind = old.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = kind.as_str();
     let has = |kinds: &[&str]| kinds.contains(&kind);
     let (kind, drops): (&str, &[&str]) = match key {
         "rate" if has(&["poisson", "constant", "gamma"]) => {
             (kind, &["concurrency", "think_s", "ramp_s", "turn_round_s"])
         }
         "rate" if kind == "sessions" => (kind, &["concurrency"]),
+        "rate" if kind == "trace" => (kind, &["scale", "concurrency", "think_s", "ramp_s", "turn_round_s"]),
+        "concurrency" if kind == "trace" => (kind, &["rate", "burstiness"]),
+        "turns" if kind == "trace" => return Err(of_trace("turns", &value)),
         "rate" => ("poisson", ALL),
         "concurrency" if kind == "sessions" => (kind, &["rate"]),
         "concurrency" if kind == "closed_loop" => (kind, &[]),
         "concurrency" => ("closed_loop", ALL),
+        "burstiness" if kind == "trace" => (kind, &[]),
         "burstiness" => ("gamma", &["concurrency", "think_s", "ramp_s", "turn_round_s", "turns"]),
         "turns" => ("sessions", &["burstiness"]),
         _ => (kind, &[]),
     };
-    let mut new: Table =
-        old.clone().into_iter().filter(|(name, _)| !drops.contains(&name.as_str())).collect();
+    let mut new: Table = old.into_iter().filter(|(name, _)| !drops.contains(&name.as_str())).collect();
     if !kind.is_empty() {
         new.insert("kind".into(), kind.into());
     }
@@ -243,17 +247,15 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
         new.insert("rate".into(), rate);
     }
     new.insert(key.to_owned(), value);
-    // Keep the recorded lengths when the arrivals of a trace are replaced.
-    if old.get("kind").and_then(Value::as_str) == Some("trace") && kind != "trace" {
-        let mut observed = Table::new();
-        observed.insert("kind".into(), "empirical".into());
-        observed.extend(old.into_iter().filter(|(name, _)| ["path", "format"].contains(&name.as_str())));
-        for length in ["input_len", "output_len"] {
-            workload.entry(length).or_insert_with(|| observed.clone().into());
-        }
-    }
     workload.insert("arrivals".into(), new.into());
     Ok(())
+}
+
+/// The error for a key of `[workload.arrivals]` over a trace, which is replayed.
+fn of_trace(key: &str, value: &Value) -> Error {
+    let accepted =
+        "omitted over a trace, whose requests and sessions are replayed: rate or concurrency set their pace";
+    Error::field("arguments", format!("workload.arrivals.{key}"), value, accepted)
 }
 
 /// Keys that neither open nor closed loops have, and that are removed when the kind of arrivals changes.

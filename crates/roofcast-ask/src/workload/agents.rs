@@ -4,6 +4,8 @@
 //! turn waits. A turn is sent when the session's last answer is `wait` old and all sub-agents that were spawned before
 //! the turn have ended. Knows nothing about file formats ([`super::trace`]) or how requests are served.
 
+use super::arrivals::{Arrivals, Clock};
+use super::replay::Replay;
 use super::request::{Prompt, Request, Run};
 use super::trace::Trace;
 use super::trace::session::Text;
@@ -52,24 +54,24 @@ struct Going {
 const OWN_TEXTS: u32 = 1 << 30;
 
 impl Agents {
-    /// The sessions of `trace`: at their recorded times × `scale`, or with `concurrency` sessions in progress at any
-    /// time.
-    pub(super) fn new(trace: Arc<Trace>, scale: f64, concurrency: Option<u64>) -> Agents {
-        let roots = (0..trace.sessions.len()).filter(|index| !trace.sessions[*index].spawned);
-        let mut roots: Vec<usize> = roots.collect();
+    /// The sessions of `trace`, which begin at the pace of `replay`: at their recorded times × its scale, at its rate, or
+    /// so that a constant number is in progress.
+    pub(super) fn new(trace: Arc<Trace>, replay: &Replay, seed: u64) -> Agents {
+        let sessions = Arc::clone(&trace);
+        let mut roots: Vec<usize> =
+            (0..sessions.sessions.len()).filter(|index| !sessions.sessions[*index].spawned).collect();
         let mut agents = Agents {
             trace,
-            scale,
+            scale: replay.scale.unwrap_or(1.0),
             waiting: None,
             due: BinaryHeap::new(),
             going: BTreeMap::new(),
             users: 0,
             tasks: Vec::new(),
         };
-        match concurrency {
+        match replay.concurrency {
             None => {
-                for session in roots {
-                    let at = scaled(agents.trace.sessions[session].at, scale);
+                for (session, at) in begins(&sessions, &roots, replay, seed) {
                     agents.start(session, at, None);
                 }
             }
@@ -195,6 +197,26 @@ impl Agents {
     }
 }
 
+/// Start times of the sessions `roots`: as recorded × the scale of `replay`, or at its rate. The rate scales recorded times;
+/// sessions that all begin at one time in the record begin independently of each other.
+fn begins(trace: &Trace, roots: &[usize], replay: &Replay, seed: u64) -> Vec<(usize, Picoseconds)> {
+    let recorded = |index: &usize| trace.sessions[*index].at;
+    let first = roots.iter().map(recorded).min().unwrap_or_default();
+    let last = roots.iter().map(recorded).max().unwrap_or_default();
+    let span_s = last.seconds() - first.seconds();
+    let Some(rate) = replay.rate else {
+        let scale = replay.scale.unwrap_or(1.0);
+        return roots.iter().map(|index| (*index, scaled(recorded(index), scale))).collect();
+    };
+    if span_s > 0.0 {
+        let scale = (roots.len() - 1) as f64 / span_s / rate;
+        return roots.iter().map(|index| (*index, scaled(recorded(index), scale))).collect();
+    }
+    let clock = Clock::new(&Arrivals::Poisson { rate }, seed);
+    let times = clock.into_iter().flat_map(|mut clock| std::iter::repeat_with(move || clock.next()));
+    roots.iter().copied().zip(times).collect()
+}
+
 /// A recorded time multiplied by `scale`; exact if the factor is 1.
 pub(super) fn scaled(time: Picoseconds, scale: f64) -> Picoseconds {
     if scale == 1.0 { time } else { Picoseconds::from_seconds(time.seconds() * scale) }
@@ -228,7 +250,7 @@ mod tests {
             spawned: true,
             ..Session::default()
         };
-        let mut agents = Agents::new(trace(vec![parent, child(1), child(2)]), 1.0, None);
+        let mut agents = Agents::new(trace(vec![parent, child(1), child(2)]), &Replay::default(), 0);
         let first = agents.next().unwrap();
         assert_eq!((first.at.0, first.user, first.input_len), (0, 0, 100));
         agents.answered(0, Picoseconds(5 * S), 7);
@@ -248,7 +270,11 @@ mod tests {
     #[test]
     fn as_many_sessions_as_asked_are_in_progress() {
         let session = || Session { turns: vec![turn(0, 100, &[])], ..Session::default() };
-        let mut agents = Agents::new(trace(vec![session(), session(), session()]), 1.0, Some(2));
+        let mut agents = Agents::new(
+            trace(vec![session(), session(), session()]),
+            &Replay { concurrency: Some(2), ..Replay::default() },
+            0,
+        );
         assert_eq!([(); 3].map(|()| agents.next().map(|r| r.user)), [Some(0), Some(1), None]);
         agents.answered(1, Picoseconds(4 * S), 0);
         assert_eq!(agents.next().map(|r| (r.at.0 / S, r.user)), Some((4, 2)));
@@ -260,7 +286,8 @@ mod tests {
         let whole: Box<[Run]> = [Run { segment: 3, start: 0, length: 64 }].into();
         let last = Turn { input: 64, text: Text::Whole(whole.clone()), ..turn(0, 1, &[]) };
         let turns = vec![turn(0, 20, &[]), turn(0, 5, &[]), last];
-        let mut agents = Agents::new(trace(vec![Session { turns, ..Session::default() }]), 1.0, None);
+        let mut agents =
+            Agents::new(trace(vec![Session { turns, ..Session::default() }]), &Replay::default(), 0);
         agents.next();
         agents.answered(0, Picoseconds(S), 9);
         let second = agents.next().unwrap();

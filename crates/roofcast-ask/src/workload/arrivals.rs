@@ -3,13 +3,14 @@
 //! Knows: arrival processes, their rates, and how the next time of an open process is drawn. Knows nothing about the
 //! requests that arrive.
 
+use super::bounds::{check_concurrency, number};
 use super::length::Length;
 use super::random::{Ahead, Purpose, Stream};
-use super::trace::{MOST_SECONDS, Trace, TraceFormat};
-use roofcast_facts::error::{Error, Result, shown};
+use super::replay::Replay;
+use super::trace::MOST_SECONDS;
+use roofcast_facts::error::{Error, Result};
 use roofcast_facts::units::Picoseconds;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
 /// An arrival process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,20 +77,8 @@ pub enum Arrivals {
         /// Mean in seconds of the exponentially distributed time from an answer to the next turn; 0 if absent.
         think_s: Option<f64>,
     },
-    /// Arrival times as recorded in a trace.
-    Trace {
-        /// Path of the trace file.
-        path: String,
-        /// Format of the file; detected from the first line if absent.
-        format: Option<TraceFormat>,
-        /// Factor on recorded times; values below 1 are faster.
-        scale: Option<f64>,
-        /// Number of recorded sessions in progress at any time, in place of their recorded start times.
-        concurrency: Option<u64>,
-        /// Contents of the file; `None` until it is loaded.
-        #[serde(skip)]
-        recorded: Option<Arc<Trace>>,
-    },
+    /// Recorded requests, at their times or at another pace.
+    Trace(Replay),
 }
 
 /// Conversations that begin at a rate, whatever the number in progress.
@@ -113,9 +102,7 @@ impl Arrivals {
             }
             Arrivals::Ramp { from, to, .. } => Some((from + to) / 2.0),
             Arrivals::Burst { size: Some(size), every_s: Some(every) } => Some(*size as f64 / every),
-            Arrivals::Trace { recorded: Some(trace), scale, .. } if trace.sessions.is_empty() => {
-                trace.rate().map(|rate| rate / scale.unwrap_or(1.0))
-            }
+            Arrivals::Trace(replay) => replay.requests_per_s(),
             _ => None,
         }
     }
@@ -155,7 +142,7 @@ impl Arrivals {
             Arrivals::Poisson { .. } | Arrivals::Ramp { .. } => 1.0,
             Arrivals::Gamma { burstiness, .. } => 1.0 / burstiness,
             Arrivals::Burst { size: Some(size), .. } => *size as f64 - 1.0,
-            Arrivals::Trace { recorded: Some(trace), .. } => trace.cv2(),
+            Arrivals::Trace(replay) => replay.recorded.as_ref().map_or(0.0, |trace| trace.cv2()),
             _ => 0.0,
         }
     }
@@ -208,10 +195,7 @@ impl Arrivals {
                 Arrivals::Sessions { think_s, .. } => think(think_s),
                 _ => Ok(()),
             }),
-            Arrivals::Trace { scale, recorded, concurrency, .. } => {
-                check_replayed(place, recorded.as_deref(), *concurrency)?;
-                check_trace(place, scale.unwrap_or(1.0), recorded.as_deref())
-            }
+            Arrivals::Trace(replay) => replay.check(place),
         }
     }
 
@@ -236,40 +220,6 @@ impl Arrivals {
             )),
         }
     }
-}
-
-/// Refuses a number of users that would need too much memory: all users are ready at the start, with one word each.
-fn check_concurrency(place: &str, users: u64) -> Result<()> {
-    let sane = (1..=1_000_000).contains(&users);
-    number(place, "concurrency", users as f64, sane, "a whole number from 1 to 10^6")
-}
-
-fn number(place: &str, field: &str, found: f64, sane: bool, accepted: &str) -> Result<()> {
-    if sane {
-        return Ok(());
-    }
-    Err(Error::field(place, format!("workload.arrivals.{field}"), shown(found), accepted))
-}
-
-/// Refuses an impossible number of sessions in progress, or any number for a trace without sessions.
-fn check_replayed(place: &str, recorded: Option<&Trace>, concurrency: Option<u64>) -> Result<()> {
-    let Some(users) = concurrency else { return Ok(()) };
-    if recorded.is_some_and(|trace| trace.sessions.is_empty()) {
-        let accepted = "omitted: the trace has requests at their times, no sessions";
-        return Err(Error::field(place, "workload.arrivals.concurrency", users, accepted));
-    }
-    check_concurrency(place, users)
-}
-
-fn check_trace(place: &str, scale: f64, recorded: Option<&Trace>) -> Result<()> {
-    let last = recorded.and_then(|trace| trace.requests.last()).map_or(0.0, |last| last.at.seconds());
-    let sane = scale.is_finite() && scale > 0.0 && last * scale <= MOST_SECONDS;
-    number(place, "scale", scale, sane, "a number above 0 that ends the trace within 10^7 s")?;
-    if recorded.is_some_and(|trace| !trace.timed) {
-        let accepted = "a trace with times; lengths alone are for kind = \"empirical\"";
-        return Err(Error::field(place, "workload.arrivals.path", "a file without times", accepted));
-    }
-    Ok(())
 }
 
 /// Clock of an open arrival process: produces its times in order.
@@ -323,7 +273,7 @@ impl Clock {
                 Pace::Burst { size: size.unwrap_or(u64::MAX), every: every_s.unwrap_or(0.0) }
             }
             Arrivals::Offline => Pace::Burst { size: u64::MAX, every: 0.0 },
-            Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. } | Arrivals::Trace { .. } => return None,
+            Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. } | Arrivals::Trace(_) => return None,
         };
         let stream = Stream::new(seed, Purpose::Arrivals);
         Some(Clock { pace, stream, at: Picoseconds::ZERO, drawn: 0 })

@@ -14,8 +14,7 @@ impl Workload {
     pub(super) fn check_images(&self, place: &str) -> Result<()> {
         let Some(images) = &self.images else { return Ok(()) };
         images.check(place)?;
-        let accepted = if matches!(self.arrivals, Arrivals::Sessions { .. }) || self.has_the_traces_lengths()
-        {
+        let accepted = if matches!(self.arrivals, Arrivals::Sessions { .. }) || self.is_replayed() {
             "omitted in sessions and where requests are replayed as recorded"
         } else if self.prefix.is_some_and(|prefix| prefix.share < 1.0) {
             "omitted, or a prefix that all requests have, behind which they stand"

@@ -10,7 +10,9 @@ use super::length::{Length, Sampler};
 use super::prefix::PrefixDraws;
 use super::random::{Purpose, Stream, Weighted};
 use super::request::{Prompt, Request};
+use super::trace::Trace;
 use roofcast_facts::units::Picoseconds;
+use std::sync::Arc;
 
 /// Draws of a request's properties other than its time.
 #[derive(Debug, Clone)]
@@ -24,6 +26,26 @@ pub(super) struct Draws {
     /// Tokens of the images of each request.
     image_tokens: u32,
     max_tokens: Option<u32>,
+    recorded: Option<Recorded>,
+}
+
+/// Recorded requests, taken in their order, and from the first one again after the last: users who begin one after
+/// another may send more than there are.
+#[derive(Debug, Clone)]
+struct Recorded {
+    trace: Arc<Trace>,
+    next: usize,
+}
+
+impl Recorded {
+    /// The next recorded request, sent at `at` by `user`.
+    fn request(&mut self, at: Picoseconds, user: u32, max_tokens: Option<u32>) -> Request {
+        let recorded = self.trace.requests[self.next].clone();
+        self.next = (self.next + 1) % self.trace.requests.len();
+        let max_tokens = recorded.max_tokens.or(max_tokens);
+        let output_len = recorded.output_len.min(max_tokens.unwrap_or(u32::MAX));
+        Request { at, user, output_len, max_tokens, ..recorded }
+    }
 }
 
 /// Draws of the lengths of prompts and outputs.
@@ -88,6 +110,7 @@ impl Draws {
             adapters: AdapterDraws::new(workload.adapters.as_ref(), &workload.classes, seed).map(Box::new),
             image_tokens: workload.images.map_or(0, |images| images.total() as u32),
             max_tokens: workload.max_tokens.and_then(|tokens| u32::try_from(tokens).ok()),
+            recorded: workload.recorded.clone().map(|trace| Recorded { trace, next: 0 }),
         })
     }
 
@@ -108,7 +131,8 @@ impl Draws {
 
     /// True if prompts share prefixes.
     pub(super) fn shares_prefixes(&self) -> bool {
-        self.prefixes.is_some()
+        let shared = |recorded: &Recorded| recorded.trace.requests.iter().any(|r| r.prompt != Prompt::Own);
+        self.prefixes.is_some() || self.recorded.as_ref().is_some_and(shared)
     }
 
     /// Segment and length of the shared prefix of a request with adapter `adapter`; `None` if the request has none.
@@ -137,6 +161,9 @@ impl Draws {
 
     #[inline(always)]
     pub(super) fn request(&mut self, at: Picoseconds, user: u32) -> Request {
+        if let Some(recorded) = &mut self.recorded {
+            return recorded.request(at, user, self.max_tokens);
+        }
         let (class, priority) = self.class();
         let (text, output_len) = self.lengths(class);
         let own = text.saturating_add(self.image_tokens);

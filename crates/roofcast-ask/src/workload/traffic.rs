@@ -9,7 +9,7 @@ use super::adapters;
 use super::agents::{Agents, scaled};
 use super::arrivals::{Arrivals, Clock};
 use super::draws::Draws;
-use super::request::{Prompt, Request};
+use super::request::Request;
 use super::sessions::Sessions;
 use super::trace::Trace;
 use super::users::{Cap, Think, Users};
@@ -39,8 +39,8 @@ enum Source {
     Closed(Users),
     /// Conversations.
     Sessions(Box<Sessions>),
-    /// Recorded requests, from `next` on.
-    Recorded { trace: Arc<Trace>, next: usize, scale: f64, whole: bool },
+    /// Recorded times, from that of request `next` on.
+    Recorded { trace: Arc<Trace>, next: usize, scale: f64 },
     /// Recorded sessions.
     Agents(Box<Agents>),
 }
@@ -97,7 +97,7 @@ impl Traffic {
             Source::Closed(users) => users.peek(),
             Source::Sessions(sessions) => sessions.peek(),
             Source::Agents(agents) => agents.peek(),
-            Source::Recorded { trace, next, scale, .. } => {
+            Source::Recorded { trace, next, scale } => {
                 trace.requests.get(*next).map(|request| scaled(request.at, *scale))
             }
         }
@@ -126,17 +126,10 @@ impl Traffic {
             }
             Source::Sessions(sessions) => sessions.next(&mut self.draws)?,
             Source::Agents(agents) => agents.next()?,
-            Source::Recorded { trace, next, scale, whole } => {
+            Source::Recorded { trace, next, scale } => {
                 let recorded = trace.requests.get(*next)?;
                 *next += 1;
-                let at = scaled(recorded.at, *scale);
-                if *whole {
-                    let max_tokens = recorded.max_tokens.or(self.draws.max_tokens());
-                    let output_len = recorded.output_len.min(max_tokens.unwrap_or(u32::MAX));
-                    Request { at, output_len, max_tokens, ..recorded.clone() }
-                } else {
-                    self.draws.request(at, recorded.user)
-                }
+                self.draws.request(scaled(recorded.at, *scale), recorded.user)
             }
         };
         self.left -= u64::from(sent >= self.ramped);
@@ -178,13 +171,7 @@ impl Traffic {
 
     /// True if prompts may have tokens in common.
     pub fn shares_prompts(&self) -> bool {
-        let recorded = |trace: &Trace| trace.requests.iter().any(|r| r.prompt != Prompt::Own);
-        self.draws.shares_prefixes()
-            || match &self.source {
-                Source::Sessions(_) | Source::Agents(_) => true,
-                Source::Recorded { trace, whole, .. } => *whole && recorded(trace),
-                Source::Open { .. } | Source::Closed(_) => false,
-            }
+        self.draws.shares_prefixes() || matches!(self.source, Source::Sessions(_) | Source::Agents(_))
     }
 
     /// Durations of ended recorded sessions, from first turn to last answer; empty for other traffic.
@@ -215,17 +202,13 @@ impl Source {
                 let think = Think::new(*think_s, seed);
                 Source::Closed(Users::new((*concurrency).min(total), think, closed.ramped(), *turn_round_s))
             }
-            Arrivals::Trace { recorded: Some(trace), scale, concurrency, .. }
-                if !trace.sessions.is_empty() =>
-            {
-                let trace = Arc::clone(trace);
-                Source::Agents(Box::new(Agents::new(trace, scale.unwrap_or(1.0), *concurrency)))
+            Arrivals::Trace(replay) if replay.has_sessions() => {
+                Source::Agents(Box::new(Agents::new(Arc::clone(replay.recorded.as_ref()?), replay, seed)))
             }
-            Arrivals::Trace { recorded, scale, .. } => Source::Recorded {
-                trace: Arc::clone(recorded.as_ref()?),
+            Arrivals::Trace(replay) => Source::Recorded {
+                trace: Arc::clone(replay.recorded.as_ref()?),
                 next: 0,
-                scale: scale.unwrap_or(1.0),
-                whole: workload.has_the_traces_lengths(),
+                scale: replay.scale.unwrap_or(1.0),
             },
             sessions @ Arrivals::Sessions { .. } => {
                 let prefixes = workload.prefix.map_or(0, |prefix| prefix.count);
@@ -260,6 +243,7 @@ mod tests {
             classes: Vec::new(),
             max_tokens: None,
             max_concurrency: None,
+            recorded: None,
         }
     }
 

@@ -1,11 +1,11 @@
 //! The question in the words of an answer: the load and the SLO.
 //!
-//! Knows: how to describe arrivals, lengths and bounds in a line each; lengths are those of the requests that a run
-//! draws. Knows nothing about the results.
+//! Knows: how to describe arrivals, lengths and bounds in a line each; lengths are means and percentiles of
+//! drawn requests. Knows nothing about the results.
 
 use crate::show::number::{grouped, percent, significant};
 use roofcast::spec::{Slo, SloBound};
-use roofcast::workload::{Arrivals, DrawnLoad, Length, LengthKind, LengthStatistics, Workload};
+use roofcast::workload::{Arrivals, DrawnLoad, Length, LengthKind, LengthStatistics, Replay, Workload};
 
 /// The load in words, as in `10 requests/s, 1000 prompt and 200 output tokens each`.
 pub(super) fn load(workload: &Workload) -> String {
@@ -48,16 +48,23 @@ pub(super) fn arrivals(workload: &Workload) -> String {
         Arrivals::Sessions { concurrency, .. } => {
             format!("{} conversations at a time", grouped(concurrency.unwrap_or(0)))
         }
-        Arrivals::Trace { concurrency: Some(sessions), .. } => {
-            format!("{} recorded sessions at a time", grouped(*sessions))
-        }
-        arrivals @ Arrivals::Trace { scale, .. } => {
-            let rate = arrivals.rate().map_or_else(|| "requests".to_owned(), per_s);
-            match scale.filter(|scale| *scale != 1.0) {
-                None => rate + " as they were recorded",
-                Some(scale) => format!("{rate} as they were recorded, times scaled by {scale}"),
-            }
-        }
+        arrivals @ Arrivals::Trace(replay) => recorded(replay, arrivals.rate()),
+    }
+}
+
+/// The pace of a replay in words, whose requests have the mean rate `rate`.
+fn recorded(replay: &Replay, rate: Option<f64>) -> String {
+    if let Some(sessions) = replay.concurrency {
+        return format!("{} recorded sessions at a time", grouped(sessions));
+    }
+    if let Some(rate) = replay.rate {
+        return format!("{} recorded sessions/s", significant(rate));
+    }
+    let what = if replay.has_sessions() { "sessions" } else { "requests" };
+    let rate = rate.map_or_else(|| what.to_owned(), |rate| format!("{} {what}/s", significant(rate)));
+    match replay.scale.filter(|scale| *scale != 1.0) {
+        None => rate + " as they were recorded",
+        Some(scale) => format!("{rate} as they were recorded, times scaled by {}", significant(scale)),
     }
 }
 
@@ -65,6 +72,9 @@ pub(super) fn arrivals(workload: &Workload) -> String {
 /// bound on requests in flight.
 pub(super) fn features(workload: &Workload) -> Vec<String> {
     let mut parts = Vec::new();
+    if workload.recorded.is_some() && !matches!(workload.arrivals, Arrivals::Trace(_)) {
+        parts.push("recorded requests in their order".to_owned());
+    }
     if let Arrivals::Sessions { turns, think_s, .. } = &workload.arrivals {
         let think = think_s.filter(|s| *s > 0.0);
         let think =

@@ -93,7 +93,7 @@ fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         return Err(Error::field("spec", field, "set", accepted));
     }
     match &workload.arrivals {
-        Arrivals::Sessions { .. } | Arrivals::Trace { .. } => {
+        Arrivals::Sessions { .. } | Arrivals::Trace(_) => {
             let accepted = "lengths of single requests: a curve sets the number of users who send them";
             Err(Error::field("spec", "workload.arrivals", "conversations or a trace", accepted))
         }

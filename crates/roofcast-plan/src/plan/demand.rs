@@ -3,7 +3,7 @@
 //! Knows: means and quantiles of the requests that a run draws, and variants of the workload with more requests or
 //! longer prompts. Knows nothing about hardware.
 
-use roofcast_ask::workload::{Arrivals, DrawnLoad, Length, LengthKind, Prefix, Traffic, Workload};
+use roofcast_ask::workload::{Arrivals, DrawnLoad, Length, LengthKind, Prefix, Replay, Traffic, Workload};
 use roofcast_facts::error::Result;
 
 /// Number of requests drawn as a sample.
@@ -144,13 +144,12 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
                 turn_round_s: *turn_round_s,
             }
         }
-        Arrivals::Trace { path, format, scale, concurrency, recorded } => Arrivals::Trace {
-            path: path.clone(),
-            format: *format,
-            scale: Some(scale.unwrap_or(1.0) / factor),
-            concurrency: concurrency.map(|users| (users as f64 * factor).round().max(1.0) as u64),
-            recorded: recorded.clone(),
-        },
+        Arrivals::Trace(replay) => Arrivals::Trace(Replay {
+            scale: Some(replay.scale.unwrap_or(1.0) / factor).filter(|_| replay.rate.is_none()),
+            rate: replay.rate.map(|rate| rate * factor),
+            concurrency: replay.concurrency.map(|users| (users as f64 * factor).round().max(1.0) as u64),
+            ..replay.clone()
+        }),
         _ => return None,
     };
     Some(Workload { arrivals, ..workload.clone() })

@@ -127,7 +127,7 @@ pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<ScheduleQ
     schedule.check("spec", "search")?;
     let refuse =
         |found: &str, accepted: &str| Err(Error::field("spec", "search.interval_s", found, accepted));
-    let sessions = matches!(&workload.arrivals, Arrivals::Trace { recorded: Some(trace), .. } if !trace.sessions.is_empty());
+    let sessions = matches!(&workload.arrivals, Arrivals::Trace(replay) if replay.has_sessions());
     if sessions || matches!(workload.arrivals, Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. }) {
         return refuse("beside arrivals that wait for answers", "a rate, a ramp or a trace with times");
     }

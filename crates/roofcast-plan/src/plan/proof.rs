@@ -105,7 +105,7 @@ pub(super) fn lengthened(
     slo: &Slo,
     asked: Option<u64>,
 ) -> Workload {
-    if matches!(workload.arrivals, Arrivals::Trace { .. }) {
+    if matches!(workload.arrivals, Arrivals::Trace(_)) {
         return workload.clone();
     }
     let mut arrivals = workload.arrivals.clone();

@@ -54,7 +54,11 @@ pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
             let accepted = "a load that lasts: a plan is for what can be sustained";
             Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
         }
-        Arrivals::Trace { recorded: Some(_), .. } if workload.arrivals.rate().is_none() => {
+        Arrivals::Trace(replay) if replay.has_sessions() => {
+            let accepted = "requests, or kind = \"sessions\": simulate replays recorded sessions";
+            Err(Error::field("spec", "workload.arrivals", "a trace of sessions", accepted))
+        }
+        Arrivals::Trace(replay) if replay.recorded.is_some() && workload.arrivals.rate().is_none() => {
             let accepted = "a trace over some time, or closed_loop";
             Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
         }

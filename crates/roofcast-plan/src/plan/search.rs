@@ -392,8 +392,7 @@ fn over_seeds(found: &mut Search, cases: &[Option<Case>]) -> Result<Vec<Option<O
         let seed = |n: u64| {
             let mut trial = case.trial.clone();
             // A trace does not depend on the seed.
-            let drawn =
-                trial.spec.workload.as_mut().filter(|w| !matches!(w.arrivals, Arrivals::Trace { .. }));
+            let drawn = trial.spec.workload.as_mut().filter(|w| !matches!(w.arrivals, Arrivals::Trace(_)));
             drawn.map(|workload| workload.seed = workload.seed.wrapping_add(n)).map(|()| trial)
         };
         (1..=SEEDS).filter_map(seed).collect()

@@ -343,6 +343,7 @@ impl RowTraffic {
             classes: Vec::new(),
             max_tokens: None,
             max_concurrency: capped,
+            recorded: None,
         };
         let fleet = row.pools.clone().map_or_else(FleetSpec::default, |[prefill, decode]| FleetSpec {
             prefill: Some(prefill),

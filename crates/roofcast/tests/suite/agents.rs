@@ -94,7 +94,7 @@ fn sessions_that_stay_find_more() {
 }
 
 #[test]
-fn sessions_take_no_lengths_and_other_traces_no_concurrency() {
+fn sessions_take_no_lengths_and_no_pauses_of_users() {
     let refused = |keys: &str, text: &str| {
         let mut workload = Spec::parse("test", keys).unwrap().workload.unwrap();
         let loaded = workload.load("test", |_| Ok::<_, Error>(text.to_owned()));
@@ -103,7 +103,6 @@ fn sessions_take_no_lengths_and_other_traces_no_concurrency() {
     };
     let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t\" }\ninput_len = 5\noutput_len = 5\n";
     assert!(refused(keys, TURNS).contains("no input_len"));
-    let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t\", concurrency = 3 }\n";
-    let text = refused(keys, "arrival_s,input_len,output_len\n1,2,3\n");
-    assert!(text.contains("workload.arrivals.concurrency") && text.contains("no sessions"), "{text}");
+    let keys = "[workload]\narrivals = { kind = \"trace\", path = \"t\", concurrency = 3, think_s = 1 }\n";
+    assert!(refused(keys, TURNS).contains("workload.arrivals.think_s"));
 }

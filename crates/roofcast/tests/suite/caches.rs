@@ -89,6 +89,7 @@ fn half_a_page_of_a_sequence_is_empty() {
         classes: Vec::new(),
         max_tokens: None,
         max_concurrency: None,
+        recorded: None,
     };
     let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
     let tally = fleet.replicas[0].tally();

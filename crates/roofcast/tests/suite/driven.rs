@@ -138,6 +138,7 @@ fn workloads() -> impl Strategy<Value = Workload> {
             classes: Vec::new(),
             max_tokens: None,
             max_concurrency: None,
+            recorded: None,
         },
     )
 }

@@ -238,6 +238,7 @@ fn every_combination_serves_or_is_refused() {
         classes: Vec::new(),
         max_tokens: None,
         max_concurrency: None,
+        recorded: None,
     };
     let (mut served_by, mut refused) = (Vec::new(), 0);
     for case in 0..schedulers.len() * LAYOUTS.len() * 3 * 3 * 2 * 2 {
@@ -312,6 +313,7 @@ fn a_leap_receives_requests_when_a_step_does() {
         classes: Vec::new(),
         max_tokens: None,
         max_concurrency: None,
+        recorded: None,
     };
     let deployment = deployment("meta-llama/Llama-3.1-8B-Instruct", spec);
     let (stepping, leaping) = (served(&deployment, &workload, false), served(&deployment, &workload, true));

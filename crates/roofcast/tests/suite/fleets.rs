@@ -408,6 +408,7 @@ fn a_server_takes_its_time_of_each_request() {
             classes: Vec::new(),
             max_tokens: None,
             max_concurrency: None,
+            recorded: None,
         };
         let spec = Spec { workload: Some(workload), ..Spec::default() };
         let options = simulate::RunOptions { leap: true, records: true, ..simulate::RunOptions::default() };

@@ -162,6 +162,7 @@ fn a_batch_evicts_its_share_of_the_cache_every_step() {
             classes: Vec::new(),
             max_tokens: None,
             max_concurrency: None,
+            recorded: None,
         };
         let fleet = served(&deployment("meta-llama/Llama-3.1-8B-Instruct", spec), &workload, true);
         let tally = fleet.replicas[0].tally();
@@ -210,6 +211,7 @@ fn servers_of_prompts_for_one_that_generates() {
                 classes: Vec::new(),
                 max_tokens: None,
                 max_concurrency: None,
+                recorded: None,
             };
             (batch * 20) as f64 / served(&deployment, &workload, true).results.end.seconds()
         };

@@ -178,6 +178,7 @@ pub(super) fn workloads() -> impl Strategy<Value = Workload> {
             classes: Vec::new(),
             max_tokens: None,
             max_concurrency: cap.filter(|_| arrivals.rate().is_some()),
+            recorded: None,
             arrivals,
         },
     )

@@ -46,10 +46,10 @@ fn traffic_brings_its_lengths_and_its_rate_where_it_has_one() {
     // ShareGPT has no times, so the arrivals stay.
     let table = laid(base, &[preset("sharegpt")]);
     assert_eq!(table["workload"]["arrivals"]["rate"], 1.0.into());
-    // A trace that is replayed at another rate keeps its lengths.
+    // A trace stays a trace at another rate.
     let table = laid(base, &[preset("t.jsonl"), rate]);
-    assert_eq!(table["workload"]["arrivals"]["kind"], "poisson".into());
-    assert_eq!(table["workload"]["input_len"]["path"], "t.jsonl".into());
+    assert_eq!(table["workload"]["arrivals"]["kind"], "trace".into());
+    assert_eq!(table["workload"]["arrivals"]["path"], "t.jsonl".into());
 }
 
 #[test]

@@ -310,7 +310,7 @@ fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> 
         Arrivals::Poisson { rate } if given.constant => workload.arrivals = Arrivals::Constant { rate },
         _ => {}
     }
-    let recorded = matches!(workload.arrivals, Arrivals::Trace { .. });
+    let recorded = matches!(workload.arrivals, Arrivals::Trace(_));
     let timed = (given.timed && !recorded).then_some(ENDLESS);
     let requests = workload.requests.or(timed).or(given.texts);
     workload.requests = requests.or_else(|| default_requests(&workload.arrivals));
@@ -322,7 +322,7 @@ fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> 
 fn default_requests(arrivals: &Arrivals) -> Option<u64> {
     match arrivals {
         Arrivals::ClosedLoop { concurrency, .. } => Some((concurrency * 10).max(100)),
-        Arrivals::Trace { .. } => None,
+        Arrivals::Trace(_) => None,
         _ => Some(100),
     }
 }

@@ -1,0 +1,122 @@
+//! Keys of a replayed trace: its file, and the pace at which its requests are sent.
+//!
+//! Knows: which keys contradict each other, and which keys recorded sessions lack. Knows nothing about file formats
+//! ([`super::trace`]), nor about the arrivals that follow ([`super::pace`]).
+
+use super::bounds::{check_concurrency, number};
+use super::trace::{MOST_SECONDS, Trace, TraceFormat};
+use roofcast_facts::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// `[workload.arrivals]` of kind `trace`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replay {
+    /// Path of the trace file.
+    pub path: String,
+    /// Format of the file; detected from the first line if absent.
+    pub format: Option<TraceFormat>,
+    /// Factor on recorded times; values below 1 are faster.
+    pub scale: Option<f64>,
+    /// Mean requests per second, or sessions that begin per second: recorded times are scaled to this rate.
+    pub rate: Option<f64>,
+    /// With `rate`: requests arrive with gamma-distributed gaps of this shape in place of the recorded gaps.
+    pub burstiness: Option<f64>,
+    /// Number of users who send the recorded requests in their order, or of recorded sessions in progress, in place of
+    /// the recorded times.
+    pub concurrency: Option<u64>,
+    /// With `concurrency`: mean seconds between an answer and the user's next request.
+    pub think_s: Option<f64>,
+    /// With `concurrency`: seconds over which users begin.
+    pub ramp_s: Option<f64>,
+    /// With `concurrency`: seconds from a request's last step until the user's next request is at the server.
+    pub turn_round_s: Option<f64>,
+    /// Contents of the file; `None` until it is loaded.
+    #[serde(skip)]
+    pub recorded: Option<Arc<Trace>>,
+}
+
+impl Replay {
+    /// A replay at recorded times.
+    pub(super) fn of(path: &str, recorded: Arc<Trace>) -> Replay {
+        Replay { path: path.to_owned(), recorded: Some(recorded), ..Replay::default() }
+    }
+
+    /// The recorded sessions; empty if the file has none or is not loaded.
+    pub fn has_sessions(&self) -> bool {
+        self.recorded.as_ref().is_some_and(|trace| !trace.sessions.is_empty())
+    }
+
+    /// Mean requests per second of a trace without sessions.
+    pub(super) fn requests_per_s(&self) -> Option<f64> {
+        let trace = self.recorded.as_ref().filter(|trace| trace.sessions.is_empty())?;
+        trace.rate().map(|rate| rate / self.scale.unwrap_or(1.0))
+    }
+
+    /// Refuses keys that contradict each other, and keys that recorded sessions lack.
+    pub(super) fn check_keys(&self, place: &str) -> Result<()> {
+        let sessions = self.has_sessions();
+        let refuse = |key: &str, accepted: &str| {
+            Err(Error::field(place, format!("workload.arrivals.{key}"), "set", accepted))
+        };
+        if let Some(rate) = self.rate {
+            number(place, "rate", rate, rate > 0.0 && rate <= 1e9, "a number above 0, up to 10^9")?;
+        }
+        if let Some(users) = self.concurrency {
+            check_concurrency(place, users)?;
+        }
+        let users = [
+            ("think_s", self.think_s.is_some()),
+            ("ramp_s", self.ramp_s.is_some()),
+            ("turn_round_s", self.turn_round_s.is_some()),
+        ];
+        let of_users = users.iter().find(|(_, set)| *set).map(|(key, _)| *key);
+        let of_sessions = of_users.or(self.burstiness.map(|_| "burstiness"));
+        match of_sessions {
+            Some(key) if sessions => {
+                return refuse(
+                    key,
+                    "omitted: the trace has sessions, which are replayed with their recorded waits",
+                );
+            }
+            _ => {}
+        }
+        if self.rate.is_some() && self.concurrency.is_some() {
+            return refuse("rate", "one of rate and concurrency");
+        }
+        if self.scale.is_some() && (self.rate.is_some() || self.concurrency.is_some() && !sessions) {
+            return refuse("scale", "omitted beside rate and concurrency, which set the pace of a trace");
+        }
+        match of_users {
+            Some(key) if self.concurrency.is_none() => {
+                return refuse(key, "omitted, or concurrency beside it");
+            }
+            _ => {}
+        }
+        match self.burstiness {
+            Some(_) if self.rate.is_none() => {
+                refuse("burstiness", "omitted, or rate beside it: a trace arrives as it was recorded")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a scale that ends the trace too late, and a file without times.
+    pub(super) fn check(&self, place: &str) -> Result<()> {
+        if let Some(users) = self.concurrency {
+            check_concurrency(place, users)?;
+        }
+        let recorded = self.recorded.as_deref();
+        let scale = self.scale.unwrap_or(1.0);
+        let last = recorded.and_then(|trace| trace.requests.last()).map_or(0.0, |last| last.at.seconds());
+        let sane = scale.is_finite() && scale > 0.0 && last * scale <= MOST_SECONDS;
+        number(place, "scale", scale, sane, "a number above 0 that ends the trace within 10^7 s")?;
+        if recorded.is_some_and(|trace| !trace.timed) {
+            let accepted =
+                "a trace with times, or a rate or concurrency beside it, at which its lengths are drawn";
+            return Err(Error::field(place, "workload.arrivals.path", "a file without times", accepted));
+        }
+        Ok(())
+    }
+}
