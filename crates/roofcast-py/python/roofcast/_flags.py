@@ -303,9 +303,10 @@ class LoadFlags(DeploymentFlags, total=False):
     seed: int | None
     """Seed of every draw [default: 0]"""
     rate: float | None
-    """Requests per second, of sessions new ones"""
+    """Requests per second, of sessions new ones; over a trace its recorded times scaled to it"""
     concurrency: int | None
-    """Users, each with one request in flight; of sessions how many go on at once"""
+    """Users, each with one request in flight; of sessions how many go on at once; over a trace who send its requests in
+    their order"""
     burstiness: float | None
     """Shape of gamma gaps: below 1 burstier than Poisson"""
     turns: int | None
@@ -702,9 +703,10 @@ class PlanFlags(TypedDict, total=False):
     seed: int | None
     """Seed of every draw [default: 0]"""
     rate: float | None
-    """Requests per second, of sessions new ones"""
+    """Requests per second, of sessions new ones; over a trace its recorded times scaled to it"""
     concurrency: int | None
-    """Users, each with one request in flight; of sessions how many go on at once"""
+    """Users, each with one request in flight; of sessions how many go on at once; over a trace who send its requests in
+    their order"""
     burstiness: float | None
     """Shape of gamma gaps: below 1 burstier than Poisson"""
     turns: int | None
