@@ -9,9 +9,11 @@ mod encoder;
 mod experts;
 mod formats;
 mod pages;
+mod refused;
 mod sequences;
 mod shard;
 mod states;
+pub mod support;
 mod utilization;
 
 pub use defaults::batch as batch_defaults;
@@ -19,8 +21,8 @@ pub use experts::{BusiestRank, ExpertRanks};
 
 use crate::engine_settings::EngineSettings;
 use crate::parallelism::{Parallelism, RequestedParallelism};
-use crate::quantized_kernel;
-use crate::spec::{AttentionBackend, Convention, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec};
+
+use crate::spec::{Convention, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::catalog::acceptance;
 use roofcast_facts::error::{Error, Result};
@@ -219,7 +221,12 @@ impl Deployment {
         let model = states::stored(model, &options.engine)?;
         let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
         let mut assumptions = model.assumptions.clone();
+        let named = options.engine.name.as_deref().map(EngineKind::of).filter(|_| !options.ideal);
+        support::check_chip(named, &accelerator)?;
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
+        if !options.ideal {
+            support::check_formats(named, &accelerator, &formats.name(), formats.kv)?;
+        }
         let engine = EngineSettings::resolve(
             &options.engine,
             defaults::of(&options.engine, &accelerator, parallelism, &model),
@@ -262,36 +269,6 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// Refuses kernels that do not run on this chip.
-    fn kernels(&self) -> Result<()> {
-        let engine = &self.engine;
-        let named = engine.quantization_kernel.as_deref();
-        quantized_kernel::kernel(&engine.release, named, &self.weights, &self.accelerator)?;
-        let Some(backend) = engine.attention_backend else { return Ok(()) };
-        let refused =
-            |accepted: String| Err(Error::field("engine", "attention_backend", backend.name(), accepted));
-        let grouped = self
-            .model
-            .layers
-            .iter()
-            .any(|layer| matches!(layer.mixer, Mixer::Attention(_) | Mixer::Both(..)));
-        if !grouped {
-            return refused(format!(
-                "none: {} has no attention over keys and values of heads",
-                self.model.name
-            ));
-        }
-        let chip = &self.accelerator;
-        if backend == AttentionBackend::FlashAttention && chip.flash_multiprocessors().is_none() {
-            let why = match chip.multiprocessors {
-                Some(_) => "FlashAttention 2 has no kernel for Metal".to_owned(),
-                None => format!("{} has no `multiprocessors` in the catalog", chip.id),
-            };
-            return refused(format!("naive, flash-decoding: {why}"));
-        }
-        Ok(())
-    }
-
     /// Replaces the name of published acceptance figures by the figures, and notes their source.
     fn look_up_acceptance(&mut self) -> Result<()> {
         let Some(spec) = &mut self.engine.speculative else { return Ok(()) };
@@ -304,18 +281,6 @@ impl Deployment {
         self.assumptions.push(format!("acceptance of drafts is that of {}", found.origin));
         spec.accepted_per_position = Some(found.kept);
         Ok(())
-    }
-
-    /// Refuses LoRA adapters on ranks for which vLLM has no kernels of adapters: of expert parallelism
-    /// (`FusedMoEWithLoRA`), and of data-parallel attention.
-    fn adapters(&self) -> Result<()> {
-        let Parallelism { ep, attention_dp, .. } = self.parallelism;
-        if self.engine.lora.is_none() || ep == 1 && attention_dp == 1 {
-            return Ok(());
-        }
-        let found = format!("set with ep = {ep} and attention_dp = {attention_dp}");
-        let accepted = "with ep and attention_dp 1: vLLM divides experts with adapters by tp alone";
-        Err(Error::field("engine", "enable_lora", found, accepted))
     }
 
     /// Resolves the deployment of the draft model, in its own formats.

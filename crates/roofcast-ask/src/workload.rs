@@ -99,6 +99,7 @@ pub struct Workload {
     /// arrives.
     pub max_concurrency: Option<u64>,
     /// Recorded requests, which are sent in their order; `None` if requests are drawn, or if sessions are replayed.
+    #[serde(skip)]
     pub recorded: Option<Arc<Trace>>,
 }
 

@@ -25,6 +25,7 @@ pub use images::ImageUse;
 use provision::{Provision, Requests};
 pub use provision::{has_pools, pool, uncounted};
 use roofcast_ask::carbon::{Carbon, Grid};
+use roofcast_ask::deployment::support;
 use roofcast_ask::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Traffic, Workload};
@@ -368,6 +369,7 @@ pub fn simulate_while(
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     let (workload, images) = &images::sized(workload, &forecaster.deployment, place)?;
     adapters::check(workload, &forecaster.deployment, place)?;
+    support::check_answers(place, &forecaster.deployment.model, workload)?;
     let mut traffic = Traffic::new(workload, place)?;
     let requests =
         Requests { context: mean_context(workload), shared: traffic.shares_prompts(), images: *images };

@@ -2,8 +2,8 @@
 //!
 //! Knows: requested formats, the formats of checkpoints, and the dtypes of a chip. Knows nothing about ranks.
 
-use super::DeploymentOptions;
-use crate::spec::EngineKind;
+use super::{DeploymentOptions, support};
+use crate::spec::{EngineKind, EngineSpec};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::model::{Mixer, Model, Quantization, Tensor, TensorRole};
@@ -88,7 +88,7 @@ impl Formats {
         };
         let wish = wish.or_else(|| gguf(model, options.engine.kind(), assumptions));
         let rule = rule(model, chip, wish, unquantized, options.precision.activations, assumptions)?;
-        let kv = kv(model, options.precision.kv.as_deref(), dtype, options.engine.kind())?;
+        let kv = kv(model, options.precision.kv.as_deref(), dtype, &options.engine)?;
         let rates = chip.peak_flops.keys().copied().collect();
         let activations = activations(&rule, chip, options.precision.activations, assumptions)?;
         Ok(Formats { rule, unquantized, base, kv, activations, rates })
@@ -338,14 +338,16 @@ fn with_activations(format: Format, activations: Option<Dtype>) -> Result<Format
     }
 }
 
-/// Format of the KV cache: the one asked for, else the checkpoint's, else the model's dtype. vLLM keeps DeepSeek-V4's
-/// vectors in 8 bits with 64 of 512 values in bf16 (`fp8_ds_mla`), the default of its attention
-/// (`_resolve_dsv4_kv_cache_dtype`, vLLM 0.33).
-fn kv(model: &Model, wish: Option<&str>, dtype: Dtype, engine: EngineKind) -> Result<KvFormat> {
+/// Format of the KV cache: the one asked for, else the checkpoint's, else the model's dtype. A cache of 8 bits is one of
+/// floats under a named engine whose only 8-bit elements are floats. vLLM keeps DeepSeek-V4's vectors in 8 bits with 64 of
+/// 512 values in bf16 (`fp8_ds_mla`), the default of its attention (`_resolve_dsv4_kv_cache_dtype`, vLLM 0.33).
+fn kv(model: &Model, wish: Option<&str>, dtype: Dtype, engine: &EngineSpec) -> Result<KvFormat> {
     let compresses = || model.layers.iter().any(|layer| matches!(layer.mixer, Mixer::Compressed(_)));
+    let named = engine.name.as_deref().map(EngineKind::of);
     match wish {
+        Some(name) if name.trim() == "8" && named.is_some_and(support::floats_alone) => Ok(KvFormat::FP8),
         Some(name) if !name.eq_ignore_ascii_case("auto") => name.parse(),
-        _ if engine == EngineKind::Vllm && compresses() => Ok(KvFormat::FP8),
+        _ if engine.kind() == EngineKind::Vllm && compresses() => Ok(KvFormat::FP8),
         _ => match (model.quantization.as_ref().and_then(|q| q.kv), dtype) {
             (Some(kv), _) => Ok(kv),
             (None, Dtype::Fp32) => "fp32".parse(),

@@ -88,6 +88,11 @@ impl EngineKind {
         }
     }
 
+    /// The newest version whose memory and scheduling are known to the code.
+    pub fn newest(self) -> Option<&'static str> {
+        self.known().map(|[_, newest]| newest)
+    }
+
     /// Name and version of an engine, written together as package managers and images do: `vllm==0.11.2`,
     /// `vllm:v0.11.2`, `vllm@0.11.2`, `vllm 0.11.2`; `None` for a bare name and for a range.
     pub(crate) fn pinned(text: &str) -> Option<(&str, &str)> {

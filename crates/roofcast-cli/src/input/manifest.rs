@@ -1,7 +1,7 @@
 //! The engine that a cluster's manifest starts.
 //!
 //! Knows: the places of commands, images and variables in containers (Kubernetes, `kubectl get -o json`,
-//! LeaderWorkerSet, Dynamo, compose), the number of replicas, and the node labels that name an accelerator.
+//! LeaderWorkerSet, llm-d's chart, Dynamo, compose), the number of replicas, and the node labels that name an accelerator.
 //! [`roofcast::command`] interprets the command. Sources: Kubernetes `core/v1` Container; NVIDIA's
 //! gpu-feature-discovery (`nvidia.com/gpu.product`) and GKE (`cloud.google.com/gke-accelerator`); the entrypoint of
 //! vLLM's `docker/Dockerfile`.
@@ -15,7 +15,7 @@ use std::path::Path;
 const PRODUCTS: [&str; 2] = ["nvidia.com/gpu.product", "cloud.google.com/gke-accelerator"];
 /// First words of engines' commands, with the command that each stands for; Dynamo's workers accept their engine's
 /// flags.
-const ENGINES: [(&[&str], &str); 8] = [
+const ENGINES: [(&[&str], &str); 9] = [
     (&["vllm", "serve"], "vllm serve"),
     (&["python3", "-m", "vllm.entrypoints.openai.api_server"], "vllm serve"),
     (&["python", "-m", "vllm.entrypoints.openai.api_server"], "vllm serve"),
@@ -24,7 +24,11 @@ const ENGINES: [(&[&str], &str); 8] = [
     (&["python", "-m", "sglang.launch_server"], "sglang serve"),
     (&["python3", "-m", "dynamo.vllm"], "vllm serve"),
     (&["python3", "-m", "dynamo.sglang"], "sglang serve"),
+    (&["trtllm-serve"], "trtllm-serve"),
 ];
+
+/// Annotation of pods that a plan's manifests write: the catalog id of the accelerator.
+const ANNOTATION: &str = "roofcast/accelerator";
 
 /// An engine that a manifest starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +71,20 @@ struct Around {
     accelerator: Option<String>,
     /// Number of pods in a group.
     size: Option<i64>,
+    /// Model of llm-d's chart, which the chart itself adds to the arguments.
+    served: Option<String>,
+    /// Flags of parallelism that llm-d's chart adds to the arguments.
+    parallelism: Option<Vec<String>>,
+}
+
+/// vLLM's flags for the section `parallelism` of llm-d's chart.
+fn chart_flags(section: &Value) -> Vec<String> {
+    let flag = |(key, flag): (&str, &str)| {
+        let count = section.get(key)?.as_i64().filter(|count| *count > 1)?;
+        Some([flag.to_owned(), count.to_string()])
+    };
+    let flags = [("tensor", "--tensor-parallel-size"), ("data", "--data-parallel-size")];
+    flags.into_iter().filter_map(flag).flatten().collect()
 }
 
 fn visit(value: &Value, around: &Around, found: &mut Vec<Deployed>) {
@@ -77,11 +95,20 @@ fn visit(value: &Value, around: &Around, found: &mut Vec<Deployed>) {
             let labels = map.get("nodeSelector").and_then(Value::as_object);
             let product = labels.and_then(|all| PRODUCTS.iter().find_map(|key| all.get(*key)?.as_str()));
             let group = map.contains_key("workerTemplate").then(|| whole("size")).flatten();
+            let annotated =
+                map.get("metadata").and_then(|meta| meta.get("annotations")?.get(ANNOTATION)?.as_str());
+            let named = product.or(annotated).map(str::to_owned);
+            let served = map.get("modelArtifacts").and_then(|artifacts| artifacts.get("name")?.as_str());
             let inside = Around {
                 replicas: whole("replicas").or(around.replicas),
-                accelerator: product.map(str::to_owned).or_else(|| around.accelerator.clone()),
+                accelerator: named.or_else(|| around.accelerator.clone()),
                 size: group.or(around.size),
+                served: served.map(str::to_owned).or_else(|| around.served.clone()),
+                parallelism: map.get("parallelism").map(chart_flags).or_else(|| around.parallelism.clone()),
             };
+            if map.get("create").and_then(Value::as_bool) == Some(false) {
+                return;
+            }
             if let Some(command) = started(map, &inside) {
                 let Around { replicas, accelerator, .. } = inside;
                 return found.push(Deployed { command, replicas, accelerator });
@@ -101,6 +128,14 @@ fn started(container: &Map<String, Value>, around: &Around) -> Option<String> {
         ["command", "args"].map(|key| container.get(key).map(words).unwrap_or_default());
     let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();
+    if container.get("modelCommand").and_then(Value::as_str) == Some("vllmServe") {
+        let model = around.served.clone()?;
+        let flags = around.parallelism.clone().unwrap_or_default();
+        let all =
+            std::iter::once(model).chain(flags).chain(arguments).map(|word| filled(word, container, around));
+        let all = all.map(|word| quoted(&word));
+        return Some(std::iter::once("vllm serve".to_owned()).chain(all).collect::<Vec<_>>().join(" "));
+    }
     // In a compose file `command` corresponds to `args` of Kubernetes.
     let own = command.first().is_none_or(|word| word.starts_with('-'));
     let all: Vec<String> =

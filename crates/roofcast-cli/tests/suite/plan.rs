@@ -337,3 +337,72 @@ fn a_plan_begins_from_a_manifest() {
         none.err
     );
 }
+
+/// Manifests are for the planned engine and the chip's vendor, with the image of the version that was forecast, and are read
+/// back as the planned deployment.
+#[test]
+fn manifests_are_read_back() {
+    for (engine, chip, image) in [
+        ("vllm==0.19.0", "h100-sxm", "vllm/vllm-openai:v0.19.0"),
+        ("vllm", "mi300x", "vllm/vllm-openai-rocm:v0.33.0"),
+        ("vllm", "tpu-v6e", "vllm/vllm-tpu:v0.33.0"),
+        ("sglang", "mi300x", "lmsysorg/sglang:v0.5.23-rocm700-mi30x"),
+        ("tensorrt-llm", "h100-sxm", "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc23"),
+    ] {
+        let (folder, spec) = file("chat.toml", CHAT.replace("h100-sxm", chip).as_bytes());
+        let out = folder.path().join("launch");
+        let line = format!("plan {spec} --engine {engine} --confidence 0 --launch-dir {}", out.display());
+        let (planned, _) = json(&line);
+        let text = std::fs::read_to_string(out.join("kubernetes.yaml")).unwrap();
+        for part in [image, "startupProbe", "secretKeyRef", "claimName: roofcast-cache"] {
+            assert!(text.contains(part), "{engine} on {chip}: {part}");
+        }
+        let name = engine.split('=').next();
+        // llm-d and Dynamo are written for vLLM, Dynamo for NVIDIA alone.
+        assert_eq!(out.join("llm-d.yaml").exists(), name == Some("vllm"), "{engine} on {chip}");
+        assert_eq!(out.join("dynamo.yaml").exists(), name == Some("vllm") && chip == "h100-sxm");
+        for manifest in ["kubernetes.yaml", "llm-d.yaml", "dynamo.yaml"].map(|name| out.join(name)) {
+            if !manifest.exists() {
+                continue;
+            }
+            let named =
+                if manifest.ends_with("kubernetes.yaml") { "" } else { &format!(" --hardware {chip}") };
+            let line =
+                format!("simulate --from-manifest {}{named} --requests 20 --dump-spec", manifest.display());
+            let read = roofcast(&line);
+            assert_eq!(read.code, 0, "{}", read.err);
+            let told: toml::Table = read.out.parse().unwrap();
+            assert_eq!(told["hardware"]["accelerator"].as_str(), Some(chip));
+            assert_eq!(told["engine"]["name"].as_str(), name);
+            for (section, key) in
+                [("parallelism", "tp"), ("parallelism", "replicas"), ("engine", "max_num_seqs")]
+            {
+                assert_eq!(told[section][key].as_integer(), planned["best"][key].as_i64(), "{key} {line}");
+            }
+        }
+    }
+}
+
+/// An engine without code for a chip, and a format that it lacks there, are refused by every verb with what is accepted.
+#[test]
+fn engines_chips_and_formats_go_together() {
+    let model = "--model Qwen/Qwen3-8B";
+    for (line, named, accepted) in [
+        ("limits --hardware mi300x --engine tensorrt-llm", "tensorrt-llm", "vllm, sglang, llama.cpp"),
+        ("capacity --hardware tpu-v6e --engine llama.cpp", "llama.cpp", "tpu-v6e: vllm"),
+        ("simulate --hardware m3-ultra-60core --engine sglang", "sglang", "llama.cpp"),
+        ("plan --hardware tpu-v6e --engine llama.cpp", "llama.cpp", "tpu-v6e (vllm)"),
+        ("plan --hardware h100-sxm --kv nvfp4", "nvfp4", "fp8"),
+        ("limits --hardware h100-sxm --engine sglang --kv nvfp4", "nvfp4", "fp8"),
+        ("simulate --hardware h100-sxm --engine llama.cpp --weights fp8", "fp8", "q4_k_m"),
+        ("limits --hardware h100-sxm --engine tensorrt-llm --weights q4_k_m", "q4_k_m", "fp8"),
+    ] {
+        let refused = roofcast(&format!("{line} {model}"));
+        assert_eq!(refused.code, 2, "{line}: {}", refused.out);
+        assert!(refused.err.contains(named) && refused.err.contains(accepted), "{line}: {}", refused.err);
+    }
+    for verb in ["simulate --requests 10", "plan"] {
+        let refused = roofcast(&format!("{verb} --model Qwen/Qwen3-Embedding-8B --hardware h100-sxm"));
+        assert!(refused.code == 2 && refused.err.contains("output_len"), "{verb}: {}", refused.err);
+    }
+}

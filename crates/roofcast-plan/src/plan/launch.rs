@@ -14,12 +14,12 @@ mod vllm;
 use super::nodes::{self, Names};
 use line::quoted;
 use roofcast_ask::command::{CommandLine, chosen, whole};
-use roofcast_ask::deployment::Deployment;
+use roofcast_ask::deployment::{Deployment, support};
 use roofcast_ask::engine_settings::MICRO_BATCH;
 use roofcast_ask::spec::{AttentionBackend, EngineKind, QueuePolicy, SchedulerKind};
 use roofcast_cost::memory::{self, Memory};
 use roofcast_facts::model::{Checkpoint, Quantization};
-use roofcast_facts::precision::Dtype;
+use roofcast_facts::precision::{Dtype, WeightFormat};
 use serde::Serialize;
 pub(super) use vllm::vllm;
 
@@ -158,35 +158,29 @@ fn unnamed(d: &Deployment, format: &str) -> String {
     )
 }
 
-/// Vendors of the chips on which an engine runs.
-pub(super) fn vendors(engine: EngineKind) -> &'static [&'static str] {
+/// Vendors of the chips on which the written command starts an engine; other chips have a program or a plugin of their own.
+fn written(engine: EngineKind) -> &'static [&'static str] {
     match engine {
         EngineKind::Vllm => &["nvidia", "amd", "intel", "google", "cpu"],
         EngineKind::Sglang => &["nvidia", "amd"],
-        EngineKind::TensorrtLlm => &["nvidia"],
-        _ => &[],
+        _ => &["nvidia"],
     }
 }
 
-/// Checks that an engine runs on the chip, reads the weight format, and schedules as planned. SGLang needs compute
-/// capability 7.5 (docs.sglang.io, quick start); TensorRT-LLM needs Ampere (its page "Supported Hardware").
+/// Checks that an engine runs on the chip, reads the weight format, and schedules as planned.
 fn on(d: &Deployment, engine: &str, kind: EngineKind) -> Result<(), String> {
     let chip = &d.accelerator;
-    let too_old = match kind {
-        EngineKind::Sglang => !chip.has(Dtype::Bf16) && !chip.has(Dtype::Int8),
-        EngineKind::TensorrtLlm => !chip.has(Dtype::Bf16),
-        _ => false,
-    };
-    if !vendors(kind).contains(&chip.vendor.as_str()) || (chip.vendor == "nvidia" && too_old) {
+    if !support::runs_on(kind, chip) {
         return Err(format!("{engine} does not run on {}", chip.id));
     }
+    if !written(kind).contains(&chip.vendor.as_str()) {
+        return Err(format!("the command of {engine} on {} is not known here", chip.id));
+    }
     let format = d.weights.as_str();
-    if ["mlx-", "exl-"].iter().any(|family| format.starts_with(family)) {
+    if support::unread(kind, format).is_some() {
         return Err(format!("{engine} does not read {format} weights"));
     }
-    // GGUF formats have names like `q4_k_m` and `iq2_xs`.
-    let gguf =
-        format.trim_start_matches('i').strip_prefix('q').is_some_and(|f| f.starts_with(char::is_numeric));
+    let gguf = matches!(format.parse(), Ok(WeightFormat::Gguf(_)));
     if kind != EngineKind::Vllm && gguf {
         return Err(format!("{engine} does not serve GGUF by its id"));
     }
@@ -212,8 +206,9 @@ fn planned(d: &Deployment, kind: EngineKind) -> Result<(), String> {
     Ok(())
 }
 
-/// Adds the format flags of vLLM and SGLang, which have equal names; with `auto` the engine chooses the cache's format.
-fn formats(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
+/// Adds the format flags of vLLM and SGLang, which have equal names; with `auto` the engine chooses the cache's format. The
+/// engine has caches of 4-bit floats under the name `narrow`.
+fn formats(line: &mut CommandLine, d: &Deployment, narrow: Option<&str>) -> Result<(), String> {
     match weights(d)? {
         Weights::Converted if d.accelerator.vendor == "google" => {
             return Err(
@@ -235,6 +230,7 @@ fn formats(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
     let asked = d.requested_formats().kv.as_deref().is_some_and(|kv| kv != "auto");
     match d.kv.name {
         "fp8" if asked => line.set("kv_cache", "fp8_e4m3")?,
+        kv if asked && narrow == Some(kv) => line.set("kv_cache", kv)?,
         kv if asked && !["bf16", "fp16", "fp32", "16"].contains(&kv) => {
             return Err(format!("it keeps no {kv} KV cache"));
         }
@@ -302,6 +298,9 @@ fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
         return Err("it serves GGUF files; plan with engine.name = \"llama.cpp\" and a GGUF format".into());
     }
     planned(d, EngineKind::LlamaCpp)?;
+    if !support::runs_on(EngineKind::LlamaCpp, &d.accelerator) {
+        return Err(format!("llama.cpp does not run on {}", d.accelerator.id));
+    }
     if role.hands_over() || d.parallelism.count() > d.parallelism.tp {
         return Err("llama.cpp has no pools, stages or data-parallel ranks over processes".into());
     }

@@ -7,20 +7,18 @@
 //! `charts/llm-d-modelservice/values.yaml` and `templates/_helpers.tpl`; ai-dynamo/dynamo
 //! `components/backends/vllm/deploy/disagg-multinode.yaml` (0.6.1).
 
+use super::image::{self, Image};
 use super::launch::{ReplicaRole, Words, commands, vllm};
 use super::nodes::{self, Names};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::EngineKind;
 use serde::Serialize;
 
-/// vLLM's container image, of the version whose flags are used.
-const VLLM_IMAGE: &str = "vllm/vllm-openai:v0.32.0";
-/// SGLang's container image, of the version whose flags are used.
-const SGLANG_IMAGE: &str = "lmsysorg/sglang:v0.5.23";
-/// TensorRT-LLM's container image, of the version whose flags are used.
-const TENSORRT_LLM_IMAGE: &str = "nvcr.io/nvidia/tensorrt-llm/release:1.2.0";
-/// Dynamo's container image with vLLM, which is also used for its frontend.
+/// Dynamo's container image with a vLLM of its own, which is also used for its frontend.
 const DYNAMO_IMAGE: &str = "nvcr.io/nvidia/ai-dynamo/vllm-runtime:0.6.1";
+
+/// Annotation of pods with the catalog id of their accelerator, from which the deployment can be read back.
+const ACCELERATOR: &str = "roofcast/accelerator";
 
 /// One file for a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -126,12 +124,7 @@ fn kubernetes(pools: &[Served]) -> Result<String, String> {
     for pool in pools {
         let d = pool.deployment;
         let engine = d.engine.kind();
-        let (image, port) = match engine {
-            EngineKind::Vllm => (VLLM_IMAGE, 8000),
-            EngineKind::Sglang => (SGLANG_IMAGE, 30_000),
-            EngineKind::TensorrtLlm => (TENSORRT_LLM_IMAGE, 8000),
-            _ => return Err(format!("no image of {} is known here", d.engine.name())),
-        };
+        let image = image::of(d)?;
         let mut words = commands(d, pool.model, pool.role)
             .into_iter()
             .find_map(|(name, words)| (name == engine).then_some(words))
@@ -142,31 +135,65 @@ fn kubernetes(pools: &[Served]) -> Result<String, String> {
         let name = format!("roofcast-{}", pool.role());
         text += &place(pools, pool);
         text += &match pool.nodes() {
-            1 => deployment(pool, &name, &container(pool, image, Some(port), &words)?),
-            _ => group(pool, &name, (image, port), words)?,
+            1 => deployment(pool, &name, &container(pool, &image, true, &words)?),
+            _ => group(pool, &name, &image, words)?,
         };
         text += &format!(
             "---\napiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\nspec:\n  selector:\n    app: \
-             {name}\n  ports:\n    - port: {port}\n---\n"
+             {name}\n  ports:\n    - port: {}\n---\n",
+            image.port
         );
     }
-    Ok(text)
+    Ok(text + &cache(pools))
 }
 
-/// The containers and volumes of a pod, from the key `spec:` on; a container with a port gets a readiness probe.
-fn container(pool: &Served, image: &str, port: Option<u16>, words: &[String]) -> Result<String, String> {
+/// The volume that keeps checkpoints and compiled kernels when a pod is replaced. It holds the weights of every pool one and a
+/// half times, and 20 GiB of kernels and caches.
+fn cache(pools: &[Served]) -> String {
+    let weights: f64 = pools.iter().map(|pool| pool.deployment.weight_bytes.as_f64()).fold(0.0, f64::max);
+    let gib = (1.5 * weights / f64::from(1 << 30)).ceil() as u64 + 20;
+    let single = pools.iter().map(|pool| pool.replicas * pool.nodes()).sum::<u64>() == 1;
+    let mode = if single { "ReadWriteOnce" } else { "ReadWriteMany" };
+    format!(
+        "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: roofcast-cache\nspec:\n  accessModes:\n    - \
+         {mode}\n  resources:\n    requests:\n      storage: {gib}Gi\n---\n"
+    )
+}
+
+/// Seconds between two probes of a server that starts.
+const PROBE_S: f64 = 10.0;
+
+/// Number of probes after which a start has failed: the checkpoint arrives at 1 Gbit/s, a slow network, and ten minutes
+/// remain to load it, to compile and to capture graphs.
+fn start_probes(pool: &Served) -> u64 {
+    let download_s = pool.deployment.weight_bytes.as_f64() / 125e6;
+    ((download_s + 600.0) / PROBE_S).ceil() as u64
+}
+
+/// The containers and volumes of a pod, from the key `spec:` on; a container that answers requests gets probes. The token of
+/// Hugging Face comes from the secret `hf-token`, if the cluster has it.
+fn container(pool: &Served, image: &Image, answers: bool, words: &[String]) -> Result<String, String> {
     let resource = resource(&pool.deployment.accelerator.vendor)?;
     let each = pool.ranks().div_ceil(pool.nodes());
-    let answers = port.map_or_else(String::new, |port| {
+    let port = image.port;
+    let health = format!("      httpGet:\n        path: /health\n        port: {port}\n");
+    let probes = if answers {
         format!(
-            "    ports:\n      - containerPort: {port}\n    readinessProbe:\n      httpGet:\n        path: \
-             /health\n        port: {port}\n"
+            "    ports:\n      - containerPort: {port}\n    startupProbe:\n{health}      periodSeconds: {PROBE_S}\n      \
+             failureThreshold: {}\n    readinessProbe:\n{health}",
+            start_probes(pool)
         )
-    });
+    } else {
+        String::new()
+    };
     Ok(format!(
-        "containers:\n  - name: engine\n    image: {image}\n    command:\n{}{answers}    resources:\n      \
-         limits:\n        {resource}: \"{each}\"\n    volumeMounts:\n      - name: shm\n        mountPath: \
-         /dev/shm\nvolumes:\n  - name: shm\n    emptyDir:\n      medium: Memory\n",
+        "containers:\n  - name: engine\n    image: {}\n    command:\n{}    env:\n      - name: HF_TOKEN\n        \
+         valueFrom:\n          secretKeyRef:\n            name: hf-token\n            key: HF_TOKEN\n            optional: \
+         true\n{probes}    resources:\n      limits:\n        {resource}: \"{each}\"\n    volumeMounts:\n      - name: \
+         shm\n        mountPath: /dev/shm\n      - name: cache\n        mountPath: /root/.cache\nvolumes:\n  - name: \
+         shm\n    emptyDir:\n      medium: Memory\n  - name: cache\n    persistentVolumeClaim:\n      claimName: \
+         roofcast-cache\n",
+        image.name,
         list(words, 6)
     ))
 }
@@ -180,21 +207,17 @@ fn indented(text: &str, columns: usize) -> String {
 fn deployment(pool: &Served, name: &str, pod: &str) -> String {
     format!(
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\nspec:\n  replicas: {}\n  selector:\n    \
-         matchLabels:\n      app: {name}\n  template:\n    metadata:\n      labels:\n        app: {name}\n    \
-         spec:\n{}",
+         matchLabels:\n      app: {name}\n  template:\n    metadata:\n      labels:\n        app: {name}\n      \
+         annotations:\n        {ACCELERATOR}: {}\n    spec:\n{}",
         pool.replicas,
+        pool.deployment.accelerator.id,
         indented(pod, 6)
     )
 }
 
 /// A LeaderWorkerSet: a replica is a group of pods, of which the first answers requests. Each pod gets the address of
 /// the first pod and its own number.
-fn group(
-    pool: &Served,
-    name: &str,
-    (image, port): (&str, u16),
-    words: Vec<String>,
-) -> Result<String, String> {
+fn group(pool: &Served, name: &str, image: &Image, words: Vec<String>) -> Result<String, String> {
     let d = pool.deployment;
     let (engine, nodes) = (d.engine.kind(), pool.nodes());
     let computed = engine == EngineKind::Vllm && d.parallelism.attention_dp > nodes;
@@ -203,21 +226,34 @@ fn group(
     }
     let at = Names { leader: "$(LWS_LEADER_ADDRESS)", rank: "$(LWS_WORKER_INDEX)" };
     let (first, others) = nodes::spread(d, engine, words, at)?;
-    let leader = container(pool, image, Some(port), &first)?;
-    let worker = container(pool, image, None, &others.unwrap_or(first))?;
+    let leader = container(pool, image, true, &first)?;
+    let worker = container(pool, image, false, &others.unwrap_or(first))?;
     Ok(format!(
         "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata:\n  name: {name}\nspec:\n  replicas: \
          {}\n  leaderWorkerTemplate:\n    size: {nodes}\n    restartPolicy: RecreateGroupOnPodRestart\n    leaderTemplate:\n      metadata:\n        labels:\n          \
-         app: {name}\n      spec:\n{}    workerTemplate:\n      spec:\n{}",
+         app: {name}\n        annotations:\n          {ACCELERATOR}: {}\n      spec:\n{}    workerTemplate:\n      spec:\n{}",
         pool.replicas,
+        d.accelerator.id,
         indented(&leader, 8),
         indented(&worker, 8)
     ))
 }
 
+/// Refuses a plan for another engine than vLLM: its settings are proven for that engine alone.
+fn of_vllm(pool: &Served) -> Result<(), String> {
+    match pool.deployment.engine.kind() {
+        EngineKind::Vllm => Ok(()),
+        _ => Err(format!(
+            "it is written for vLLM alone, and the plan is for {}",
+            pool.deployment.engine.name()
+        )),
+    }
+}
+
 /// Values of llm-d's modelservice chart, which itself sets model, port, tensor and data parallelism.
 fn llm_d(pools: &[Served]) -> Result<String, String> {
     let Some(first) = pools.first() else { return Err("there is no pool".to_owned()) };
+    of_vllm(first)?;
     let accelerator = match first.deployment.accelerator.vendor.as_str() {
         "intel" => "intel-xe",
         vendor @ ("nvidia" | "amd" | "google") => vendor,
@@ -247,11 +283,12 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
         let written = ["--tensor-parallel-size", "--data-parallel-size"];
         text += &format!(
             "{section}:\n  create: true\n  replicas: {}\n  parallelism:\n    tensor: {}\n    data: {}\n    dataLocal: \
-             {local}\n    workers: {nodes}\n  containers:\n    - name: vllm\n      image: {VLLM_IMAGE}\n      \
+             {local}\n    workers: {nodes}\n  containers:\n    - name: vllm\n      image: {}\n      \
              modelCommand: vllmServe\n      mountModelVolume: true\n      args:\n{}",
             pool.replicas,
             p.tp,
             p.attention_dp,
+            image::vllm(pool.deployment)?.name,
             list(&pool.arguments(&written)?, 8)
         );
     }
@@ -281,6 +318,7 @@ fn dynamo(pools: &[Served]) -> Result<String, String> {
     text += "      componentType: frontend\n";
     text += &container("dynamo.frontend", &port);
     for pool in pools {
+        of_vllm(pool)?;
         if pool.deployment.accelerator.vendor != "nvidia" {
             return Err(format!("Dynamo does not run on {}", pool.deployment.accelerator.id));
         }

@@ -4,10 +4,10 @@
 //! a combination. Disaggregated combinations are formed in [`super::apart`]. Knows nothing about performance.
 
 use super::chips::{chips, not_searched};
-use super::launch::vendors;
 use super::link::{between, within};
 use super::told::{ReplicaSettings, listed, told};
 use roofcast_ask::deployment::batch_defaults;
+use roofcast_ask::deployment::support;
 use roofcast_ask::parallelism::indivisible;
 use roofcast_ask::spec::{EngineKind, EngineSpec, PoolSpec, SchedulerKind, SearchSpec, Spec};
 use roofcast_facts::accelerator::Accelerator;
@@ -147,13 +147,14 @@ pub(super) struct SearchSpace {
 /// requested parallelism.
 fn nothing(spec: &Spec, search: &SearchSpec, chips: &[Arc<Accelerator>], most: u64) -> Error {
     let named: Vec<&str> = search.engines.iter().chain(&spec.engine.name).map(String::as_str).collect();
-    let runs = |name: &&str| {
-        let vendors = vendors(EngineKind::of(name));
-        vendors.is_empty() || chips.iter().any(|chip| vendors.contains(&chip.vendor.as_str()))
-    };
+    let runs = |name: &&str| chips.iter().any(|chip| support::runs_on(EngineKind::of(name), chip));
     if !named.is_empty() && !named.iter().any(runs) {
-        let ids: Vec<&str> = chips.iter().map(|chip| chip.id.as_str()).collect();
-        let accepted = format!("an engine that runs on {}, or other accelerators", ids.join(", "));
+        let runs =
+            |chip: &Arc<Accelerator>| format!("{} ({})", chip.id, support::engines_of(chip).join(", "));
+        let accepted = format!(
+            "an engine that runs on {}, or other accelerators",
+            chips.iter().map(runs).collect::<Vec<_>>().join("; ")
+        );
         return Error::field("engine", "name", named.join(", "), accepted);
     }
     let accepted = format!(

@@ -3,7 +3,7 @@
 //! Knows: the combinations of these settings, how they are applied to a spec, and their text. Knows nothing about the
 //! shapes of replicas.
 
-use super::launch::vendors;
+use roofcast_ask::deployment::support;
 use roofcast_ask::spec::{EngineKind, EngineSpec, SearchSpec, Spec};
 use roofcast_ask::workload::Arrivals;
 use roofcast_facts::accelerator::Accelerator;
@@ -57,9 +57,8 @@ impl ReplicaSettings {
 
     /// False if the engine of these settings, or else of the spec, is known not to run on `chip`.
     pub(super) fn runs_on(&self, chip: &Accelerator, spec: &Spec) -> bool {
-        let named =
-            self.engine.as_deref().or(spec.engine.name.as_deref()).map(|name| vendors(EngineKind::of(name)));
-        named.is_none_or(|vendors| vendors.is_empty() || vendors.contains(&chip.vendor.as_str()))
+        let named = self.engine.as_deref().or(spec.engine.name.as_deref()).map(EngineKind::of);
+        named.is_none_or(|engine| support::runs_on(engine, chip))
     }
 
     /// Text of each setting that has a value.

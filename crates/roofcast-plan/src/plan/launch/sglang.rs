@@ -16,7 +16,7 @@ pub(super) fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     let p = d.parallelism;
     let words = ["python", "-m", "sglang.launch_server", "--model-path", model];
     let mut line = CommandLine::of(EngineKind::Sglang, &words)?;
-    formats(&mut line, d)?;
+    formats(&mut line, d, None)?;
     // With data-parallel attention SGLang's tp is the number of all ranks.
     line.set("tensor_parallel", whole(p.stage_ranks()))?;
     line.beyond("parallelism.pp", p.pp, 1)?;

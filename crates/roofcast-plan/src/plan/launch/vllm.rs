@@ -17,7 +17,7 @@ pub(in crate::plan) fn vllm(d: &Deployment, model: &str, role: ReplicaRole) -> W
     on(d, "vLLM", EngineKind::Vllm)?;
     let p = d.parallelism;
     let mut line = CommandLine::of(EngineKind::Vllm, &["vllm", "serve", model])?;
-    formats(&mut line, d)?;
+    formats(&mut line, d, Some("nvfp4"))?;
     line.set("parallelism.tp", whole(p.tp))?;
     line.beyond("parallelism.pp", p.pp, 1)?;
     line.beyond("engine.decode_context_parallel_size", d.sequence_ranks, 1)?;
