@@ -19,6 +19,7 @@ pub(crate) mod length;
 mod pace;
 pub mod prediction;
 pub(crate) mod prefix;
+mod profile;
 pub mod random;
 mod replay;
 pub mod request;
@@ -69,7 +70,8 @@ const MOST_MAX_TOKENS: u64 = 100_000_000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Workload {
-    /// Number of requests in a run; if `None`, [`DEFAULT_REQUESTS`], or all requests of a trace.
+    /// Number of requests in a run; if `None`, [`DEFAULT_REQUESTS`], or all requests of a trace or
+    /// of a profile.
     pub requests: Option<u64>,
     /// Seed of all random draws.
     pub seed: u64,
@@ -193,8 +195,8 @@ impl TryFrom<Written> for Workload {
 /// The arrivals of a preset; at `rate` requests per second if that is given.
 fn of_preset(preset: &Preset, rate: Option<f64>) -> Option<Arrivals> {
     let rate = rate.or(preset.rate)?;
-    Some(match preset.burstiness {
-        Some(burstiness) => Arrivals::Gamma { rate, burstiness },
+    Some(match &preset.profile {
+        Some(profile) => Arrivals::Profile { rate, counts: profile.counts.as_slice().into() },
         None => Arrivals::Poisson { rate },
     })
 }
@@ -348,6 +350,9 @@ impl Workload {
             _ => None,
         };
         let recorded = of_arrivals.or(self.recorded.as_ref()).map(|trace| trace.requests.len() as u64);
+        if let (Arrivals::Profile { counts, .. }, None) = (&self.arrivals, self.requests) {
+            return counts.iter().map(|count| u64::from(*count)).sum();
+        }
         match (self.requests, recorded) {
             (Some(asked), Some(recorded)) => asked.min(recorded),
             (asked, recorded) => asked.or(recorded).unwrap_or(DEFAULT_REQUESTS),

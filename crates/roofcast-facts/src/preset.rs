@@ -32,14 +32,25 @@ pub struct Preset {
     pub requests: u64,
     /// Mean requests per second, if times were recorded.
     pub rate: Option<f64>,
-    /// Burstiness of arrivals, if times were recorded: 1/cv², with cv the coefficient of variation of the gaps.
-    pub burstiness: Option<f64>,
+    /// Arrivals over the recording, if times were recorded.
+    pub profile: Option<RateProfile>,
     /// Mean prompt tokens of the recorded data, which the docs compare with the mean of the quantiles.
     pub input_mean: f64,
     /// Mean output tokens of the recorded data.
     pub output_mean: Option<f64>,
     /// Quantiles of the lengths, and their rank correlation.
     pub lengths: Arc<PresetStatistics>,
+}
+
+/// Numbers of recorded requests in consecutive intervals of equal length.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RateProfile {
+    /// Seconds of an interval.
+    pub interval_s: f64,
+    /// Number of requests in each interval.
+    pub counts: Vec<u32>,
 }
 
 /// Published statistics of recorded lengths.
@@ -54,13 +65,46 @@ pub struct PresetStatistics {
     /// Spearman's rank correlation of prompt and output lengths.
     #[serde(default)]
     pub rank_correlation: f64,
+    /// Statistics of each quarter of an hour of the recording, in order; empty if times were not recorded.
+    #[serde(default)]
+    pub quarters: Vec<Quarter>,
+}
+
+/// Statistics of the lengths recorded in a quarter of an hour.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Quarter {
+    /// Number of requests in the quarter of an hour.
+    pub requests: u64,
+    /// Quantiles of prompt tokens.
+    pub input: Quantiles,
+    /// Quantiles of output tokens.
+    pub output: Quantiles,
+    /// Spearman's rank correlation of prompt and output lengths.
+    pub rank_correlation: f64,
+}
+
+impl Quarter {
+    /// The quarter's statistics as those of a whole recording.
+    pub fn statistics(&self) -> PresetStatistics {
+        PresetStatistics {
+            input: self.input,
+            output: Some(self.output),
+            rank_correlation: self.rank_correlation,
+            quarters: Vec::new(),
+        }
+    }
 }
 
 impl Preset {
     pub(crate) fn check(&self, place: &str) -> Result<()> {
         self.lengths.check(place, &self.id)?;
         let sane = |v: Option<f64>| v.is_none_or(|v| v > 0.0 && v <= 1e9);
-        if sane(self.rate) && sane(self.burstiness) && sane(Some(self.input_mean)) && sane(self.output_mean) {
+        let counted =
+            |profile: &RateProfile| profile.interval_s > 0.0 && profile.counts.iter().any(|n| *n > 0);
+        let counted = self.profile.as_ref().is_none_or(counted);
+        if sane(self.rate) && counted && sane(Some(self.input_mean)) && sane(self.output_mean) {
             return Ok(());
         }
         Err(Error::field(place, format!("workload {}", self.id), "a figure of 0 or less", "figures above 0"))
@@ -83,7 +127,8 @@ impl PresetStatistics {
         let sane =
             |q: &Quantiles| q.is_sorted() && q[0] >= 1.0 && q[PROBABILITIES.len() - 1] <= MOST_TOKENS as f64;
         let correlated = (-1.0..=1.0).contains(&self.rank_correlation);
-        if sane(&self.input) && self.output.as_ref().is_none_or(sane) && correlated {
+        let quarters = self.quarters.iter().try_for_each(|quarter| quarter.statistics().check(place, id));
+        if sane(&self.input) && self.output.as_ref().is_none_or(sane) && correlated && quarters.is_ok() {
             return Ok(());
         }
         let accepted = "quantiles that rise from 1 or more, and a rank correlation from -1 to 1";

@@ -25,7 +25,6 @@ pub use images::ImageUse;
 use provision::{Provision, Requests};
 pub use provision::{has_pools, pool, uncounted};
 use roofcast_ask::carbon::{Carbon, Grid};
-use roofcast_ask::deployment::support;
 use roofcast_ask::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Traffic, Workload};
@@ -369,7 +368,7 @@ pub fn simulate_while(
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     let (workload, images) = &images::sized(workload, &forecaster.deployment, place)?;
     adapters::check(workload, &forecaster.deployment, place)?;
-    support::check_answers(place, &forecaster.deployment.model, workload)?;
+    roofcast_ask::deployment::support::check_answers(place, &forecaster.deployment.model, workload)?;
     let mut traffic = Traffic::new(workload, place)?;
     let requests =
         Requests { context: mean_context(workload), shared: traffic.shares_prompts(), images: *images };
@@ -385,9 +384,8 @@ pub fn simulate_while(
     let paced = workload.arrivals.rate().is_some() || conversations.is_some();
     let open = (paced && workload.max_concurrency.is_none()).then(|| traffic.total());
     let mut results = Results::new(spec.slo, options.records, open).judged_from(workload.arrivals.ramped());
-    results = results.of_conversations(conversations);
     results = results.with_first_wave(workload.arrivals.first_wave(traffic.total()));
-    results = results.by_class(workload.classes.iter().map(|class| class.slo));
+    results = results.of_conversations(conversations).by_class(workload.classes.iter().map(|c| c.slo));
     if options.end_when_missed {
         results = results.ending_when_missed(traffic.total());
     }

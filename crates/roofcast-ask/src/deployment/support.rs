@@ -187,7 +187,7 @@ mod tests {
     use roofcast_facts::catalog::Catalog;
 
     fn chip(id: &str) -> Accelerator {
-        Catalog::embedded().unwrap().accelerator(id).unwrap()
+        Catalog::embedded().unwrap().accelerator(id).unwrap().clone()
     }
 
     #[test]

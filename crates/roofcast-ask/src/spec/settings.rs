@@ -202,8 +202,13 @@ fn workload(table: &mut Table, traffic: &str) -> Result<()> {
         let accepted = "a workload of the catalog, or a trace whose name ends in .csv, .json, .jsonl or .gz";
         return Err(Error::field("arguments", "workload.preset", format!("{traffic:?}"), accepted));
     }
-    if Catalog::embedded()?.workload(traffic)?.rate.is_some() {
+    let preset = Catalog::embedded()?.workload(traffic)?;
+    if preset.rate.is_some() {
         workload.remove("arrivals");
+    }
+    // A recording's profile is whole with as many requests as the recording.
+    if preset.profile.is_some() {
+        workload.remove("requests");
     }
     workload.insert("preset".into(), traffic.into());
     Ok(())
@@ -223,7 +228,7 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
     let kind = kind.as_str();
     let has = |kinds: &[&str]| kinds.contains(&kind);
     let (kind, drops): (&str, &[&str]) = match key {
-        "rate" if has(&["poisson", "constant", "gamma"]) => {
+        "rate" if has(&["poisson", "constant", "gamma", "profile"]) => {
             (kind, &["concurrency", "think_s", "ramp_s", "turn_round_s"])
         }
         "rate" if kind == "sessions" => (kind, &["concurrency"]),
@@ -235,7 +240,8 @@ fn arrivals(table: &mut Table, key: &str, value: Value) -> Result<()> {
         "concurrency" if kind == "closed_loop" => (kind, &[]),
         "concurrency" => ("closed_loop", ALL),
         "burstiness" if kind == "trace" => (kind, &[]),
-        "burstiness" => ("gamma", &["concurrency", "think_s", "ramp_s", "turn_round_s", "turns"]),
+        "burstiness" => ("gamma", &["concurrency", "think_s", "ramp_s", "turn_round_s", "turns", "counts"]),
+        "counts" => ("profile", &["burstiness"]),
         "turns" => ("sessions", &["burstiness"]),
         _ => (kind, &[]),
     };
@@ -272,6 +278,7 @@ const ALL: &[&str] = &[
     "over_s",
     "size",
     "every_s",
+    "counts",
     "path",
     "format",
     "scale",

@@ -5,12 +5,14 @@
 
 use super::bounds::{check_concurrency, number};
 use super::length::Length;
+use super::profile::{self, Profile};
 use super::random::{Ahead, Purpose, Stream};
 use super::replay::Replay;
 use super::trace::MOST_SECONDS;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::units::Picoseconds;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// An arrival process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +34,13 @@ pub enum Arrivals {
         rate: f64,
         /// Shape parameter of the gaps' distribution.
         burstiness: f64,
+    },
+    /// Independent arrivals at a rate that changes as counts of a recording do, and begins anew after the last one.
+    Profile {
+        /// Mean requests per second.
+        rate: f64,
+        /// Numbers of requests in consecutive intervals, each so long that their mean gives the rate.
+        counts: Arc<[u32]>,
     },
     /// Independent arrivals at a rate that changes linearly and then stays constant.
     Ramp {
@@ -97,9 +106,10 @@ impl Arrivals {
     /// if arrivals depend on answers or all come at once.
     pub fn rate(&self) -> Option<f64> {
         match self {
-            Arrivals::Poisson { rate } | Arrivals::Constant { rate } | Arrivals::Gamma { rate, .. } => {
-                Some(*rate)
-            }
+            Arrivals::Poisson { rate }
+            | Arrivals::Constant { rate }
+            | Arrivals::Gamma { rate, .. }
+            | Arrivals::Profile { rate, .. } => Some(*rate),
             Arrivals::Ramp { from, to, .. } => Some((from + to) / 2.0),
             Arrivals::Burst { size: Some(size), every_s: Some(every) } => Some(*size as f64 / every),
             Arrivals::Trace(replay) => replay.requests_per_s(),
@@ -142,6 +152,7 @@ impl Arrivals {
             Arrivals::Poisson { .. } | Arrivals::Ramp { .. } => 1.0,
             Arrivals::Gamma { burstiness, .. } => 1.0 / burstiness,
             Arrivals::Burst { size: Some(size), .. } => *size as f64 - 1.0,
+            Arrivals::Profile { counts, .. } => profile::cv2(counts),
             Arrivals::Trace(replay) => replay.recorded.as_ref().map_or(0.0, |trace| trace.cv2()),
             _ => 0.0,
         }
@@ -167,6 +178,10 @@ impl Arrivals {
                 positive("rate", *rate).and_then(|()| lasts("rate", *rate))?;
                 let sane = (1e-3..=1e6).contains(burstiness);
                 number(place, "burstiness", *burstiness, sane, "a number from 0.001 to 10^6")
+            }
+            Arrivals::Profile { rate, counts } => {
+                positive("rate", *rate).and_then(|()| lasts("rate", *rate))?;
+                profile::check(place, counts)
             }
             Arrivals::Ramp { from, to, over_s } => {
                 number(place, "from", *from, (0.0..=1e9).contains(from), "a number from 0")?;
@@ -255,12 +270,17 @@ enum Pace {
         size: u64,
         every: f64,
     },
+    /// `sum` is the expected number of arrivals so far.
+    Profile {
+        profile: Profile,
+        sum: f64,
+    },
 }
 
 impl Clock {
     /// The clock of an open process; `None` for traces, and if arrivals depend on answers.
     pub(super) fn new(arrivals: &Arrivals, seed: u64) -> Option<Clock> {
-        let pace = match *arrivals {
+        let pace = match arrivals.clone() {
             Arrivals::Poisson { rate } | Arrivals::Sessions { rate: Some(rate), .. } => {
                 Pace::Poisson { mean: 1.0 / rate, gaps: Ahead::new() }
             }
@@ -268,6 +288,9 @@ impl Clock {
                 Pace::Gamma { mean: 1.0 / (rate * burstiness), shape: burstiness }
             }
             Arrivals::Constant { rate } => Pace::Constant { rate },
+            Arrivals::Profile { rate, counts } => {
+                Pace::Profile { profile: Profile::new(&counts, rate), sum: 0.0 }
+            }
             Arrivals::Ramp { from, to, over_s } => Pace::Ramp { from, to, over: over_s, sum: 0.0 },
             Arrivals::Burst { size, every_s } => {
                 Pace::Burst { size: size.unwrap_or(u64::MAX), every: every_s.unwrap_or(0.0) }
@@ -292,6 +315,10 @@ impl Clock {
             Pace::Gamma { mean, shape } => self.at + gap(*mean * self.stream.gamma(*shape)),
             Pace::Constant { rate } => Picoseconds::from_seconds(drawn as f64 / *rate),
             Pace::Burst { size, every } => Picoseconds::from_seconds((drawn / *size) as f64 * *every),
+            Pace::Profile { profile, sum } => {
+                *sum += self.stream.exponential();
+                Picoseconds::from_seconds(profile.time_s(*sum))
+            }
             Pace::Ramp { from, to, over, sum } => {
                 *sum += self.stream.exponential();
                 Picoseconds::from_seconds(ramp_time(*from, *to, *over, *sum))

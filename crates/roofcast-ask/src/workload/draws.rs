@@ -4,6 +4,7 @@
 
 use super::Workload;
 use super::adapters::AdapterDraws;
+use super::arrivals::Arrivals;
 use super::class::Class;
 use super::empirical::{LengthSide, Observed};
 use super::length::{Length, Sampler};
@@ -11,6 +12,7 @@ use super::prefix::PrefixDraws;
 use super::random::{Purpose, Stream, Weighted};
 use super::request::{Prompt, Request};
 use super::trace::Trace;
+use roofcast_facts::preset::{PresetStatistics, Quarter};
 use roofcast_facts::units::Picoseconds;
 use std::sync::Arc;
 
@@ -64,6 +66,38 @@ enum Lengths {
     },
     /// An observed pair of lengths, drawn from the stream of prompts.
     Together(Observed),
+    /// Observed pairs of the quarters of an hour of a recording, whose profile the arrivals follow.
+    ByQuarter(Quarters),
+}
+
+/// The lengths of a recording by its quarters of an hour: a request has those of the quarter that its number falls into.
+#[derive(Debug, Clone)]
+struct Quarters {
+    /// For each quarter, the number of requests up to its end and its lengths.
+    quarters: Vec<(u64, Observed)>,
+    /// Number of requests so far in this round of the recording.
+    drawn: u64,
+}
+
+impl Quarters {
+    /// The quarters of `statistics`; `None` if they are not known.
+    fn of(statistics: &PresetStatistics) -> Option<Quarters> {
+        let mut through = 0;
+        let quarter = |quarter: &Quarter| {
+            through += quarter.requests;
+            (through, Observed::Summary(Arc::new(quarter.statistics())))
+        };
+        let quarters: Vec<_> = statistics.quarters.iter().map(quarter).collect();
+        (!quarters.is_empty()).then_some(Quarters { quarters, drawn: 0 })
+    }
+
+    /// A pair of lengths of the next request.
+    fn draw(&mut self, stream: &mut Stream) -> (u32, u32) {
+        let total = self.quarters.last().map_or(1, |(through, _)| *through);
+        let quarter = self.quarters.partition_point(|(through, _)| *through <= self.drawn);
+        self.drawn = (self.drawn + 1) % total;
+        self.quarters[quarter].1.draw_pair(stream)
+    }
 }
 
 impl LengthDraws {
@@ -89,6 +123,7 @@ impl LengthDraws {
                 (input.draw(&mut self.input_stream), output.draw(&mut self.output_stream))
             }
             Lengths::Together(observed) => observed.draw_pair(&mut self.input_stream),
+            Lengths::ByQuarter(quarters) => quarters.draw(&mut self.input_stream),
         }
     }
 }
@@ -101,8 +136,15 @@ impl Draws {
             [] => None,
             classes => Some(Box::new(ClassDraws::new(classes, seed)?)),
         };
+        let mut lengths = LengthDraws::new(&workload.input_len, &workload.output_len, seed, 0)?;
+        if let (Arrivals::Profile { .. }, Lengths::Together(Observed::Summary(statistics))) =
+            (&workload.arrivals, &lengths.lengths)
+            && let Some(quarters) = Quarters::of(statistics)
+        {
+            lengths.lengths = Lengths::ByQuarter(quarters);
+        }
         Some(Draws {
-            lengths: LengthDraws::new(&workload.input_len, &workload.output_len, seed, 0)?,
+            lengths,
             prefixes: workload.prefix.as_ref().map(|prefix| PrefixDraws::new(prefix, seed)),
             priorities: (!priorities.is_empty()).then(|| Weighted::new(priorities.iter().copied())),
             priority_stream: Stream::new(seed, Purpose::Priority),

@@ -182,7 +182,12 @@ mod tests {
     fn summary() -> Arc<PresetStatistics> {
         let q = |p: f64| 100.0 + 900.0 * p;
         let output = Some(PROBABILITIES.map(|p| 10.0 + 90.0 * p));
-        Arc::new(PresetStatistics { input: PROBABILITIES.map(q), output, rank_correlation: 0.6 })
+        Arc::new(PresetStatistics {
+            input: PROBABILITIES.map(q),
+            output,
+            rank_correlation: 0.6,
+            quarters: Vec::new(),
+        })
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(super) fn arrivals(workload: &Workload) -> String {
         Arrivals::Poisson { rate } => per_s(*rate),
         Arrivals::Constant { rate } => per_s(*rate) + " evenly spaced",
         Arrivals::Gamma { rate, burstiness } => format!("{} of burstiness {burstiness}", per_s(*rate)),
+        Arrivals::Profile { rate, .. } => per_s(*rate) + " on average, changing as recorded",
         Arrivals::Ramp { from, to, over_s } => {
             let from = significant(*from);
             format!("{from} to {} over {} s", per_s(*to), significant(*over_s))

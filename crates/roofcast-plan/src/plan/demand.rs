@@ -5,6 +5,7 @@
 
 use roofcast_ask::workload::{Arrivals, DrawnLoad, Length, LengthKind, Prefix, Replay, Traffic, Workload};
 use roofcast_facts::error::Result;
+use std::sync::Arc;
 
 /// Number of requests drawn as a sample.
 const SAMPLE: usize = 4096;
@@ -134,6 +135,9 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
         Arrivals::Constant { rate } => Arrivals::Constant { rate: rate * factor },
         Arrivals::Gamma { rate, burstiness } => {
             Arrivals::Gamma { rate: rate * factor, burstiness: *burstiness }
+        }
+        Arrivals::Profile { rate, counts } => {
+            Arrivals::Profile { rate: rate * factor, counts: Arc::clone(counts) }
         }
         Arrivals::ClosedLoop { concurrency, think_s, ramp_s, turn_round_s } => {
             let concurrency = (*concurrency as f64 * factor).round().max(1.0) as u64;

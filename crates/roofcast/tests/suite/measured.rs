@@ -114,16 +114,18 @@ fn labels_as_sources_write_them_are_forecast() {
         "q4_0",
         "q3_k_m",
         "iq4_xs",
-        "mlx-4bit",
         "",
     ] {
         lines += &served(weights, "", "0.11.0");
     }
-    for kv in [
-        "auto", "bf16", "fp16", "f16", "fp8", "fp8_e4m3", "fp8_e5m2", "q8_0", "q5_1", "q4_1", "int8", "nvfp4",
-    ] {
+    for kv in ["auto", "bf16", "fp16", "f16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"] {
         lines += &served("bf16", kv, "0.11.0");
     }
+    lines += &served("bf16", "nvfp4", "0.33.0").replace("h100-sxm", "b200-sxm");
+    for kv in ["q8_0", "q5_1", "q4_1"] {
+        lines += &served("q4_k_m", kv, "b6123").replace("vllm", "llama.cpp");
+    }
+    lines += &served("mlx-4bit", "", "").replace("vllm", "mlx-lm").replace("h100-sxm", "m2-ultra");
     for version in [
         "v0.10.1.dev12+gabc",
         "nightly-2026-01-05",

@@ -3,10 +3,11 @@
 
 use crate::support::{catalog, model};
 use proptest::prelude::*;
+use roofcast::accelerator::Accelerator;
 use roofcast::batch::Batch;
 use roofcast::coefficients::Evidence;
 use roofcast::cost::{Cost, OperatorCost, Utilization, cost};
-use roofcast::deployment::DeploymentOptions;
+use roofcast::deployment::{DeploymentOptions, support};
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::spec::{EngineSpec, PrecisionSpec};
 use roofcast::{Deployment, Forecaster};
@@ -20,7 +21,8 @@ const MODELS: [&str; 6] = [
     "openai/gpt-oss-20b",
     "Qwen/Qwen3-Next-80B-A3B-Instruct",
 ];
-const ENGINES: [&str; 4] = ["vllm", "sglang", "tensorrt-llm", "llama.cpp"];
+/// Number of engines among which a case has one.
+const ENGINES: usize = 12;
 const FORMATS: [&str; 4] = ["bf16", "fp8", "nvfp4", "gptq-int4"];
 
 /// Releases of each engine, oldest first.
@@ -44,20 +46,26 @@ struct Case {
 
 fn cases() -> impl Strategy<Value = Case> {
     let chips = catalog().accelerator_names().count();
-    (0..chips, 0..ENGINES.len(), 0..MODELS.len(), 0..FORMATS.len(), 0..4_u32)
+    (0..chips, 0..ENGINES, 0..MODELS.len(), 0..FORMATS.len(), 0..4_u32)
         .prop_map(|(chip, engine, model, format, tp)| Case { chip, engine, model, format, tp })
         .prop_filter("refused", |case| case.forecaster(FORMATS[case.format]).is_some())
 }
 
 impl Case {
-    /// The forecaster of the case; `None` if the accelerator or the engine refuses it.
+    /// The forecaster of the case with one of the engines that run on the accelerator; `None` if the accelerator or the
+    /// engine refuses it.
     fn forecaster(&self, format: &str) -> Option<Forecaster> {
-        let engine = EngineSpec { name: Some(ENGINES[self.engine].into()), ..EngineSpec::default() };
-        self.forecaster_of(format, engine)
+        let engines = support::engines_of(self.chip()?);
+        let name = engines[self.engine % engines.len()].to_owned();
+        self.forecaster_of(format, EngineSpec { name: Some(name), ..EngineSpec::default() })
+    }
+
+    fn chip(&self) -> Option<&'static Accelerator> {
+        catalog().accelerator(catalog().accelerator_names().nth(self.chip)?).ok()
     }
 
     fn forecaster_of(&self, format: &str, engine: EngineSpec) -> Option<Forecaster> {
-        let chip = catalog().accelerator(catalog().accelerator_names().nth(self.chip)?).ok()?;
+        let chip = self.chip()?;
         let options = DeploymentOptions {
             precision: PrecisionSpec { weights: Some(format.into()), ..PrecisionSpec::default() },
             parallelism: RequestedParallelism { tp: Some(1 << self.tp), ..RequestedParallelism::default() },

@@ -55,7 +55,7 @@ const NEEDS: [(&str, &str); 22] = [
     ("", ""),
 ];
 /// Keys of `[workload.arrivals]`, each with a kind of arrivals that has it.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "{ kind = \"poisson\", rate = 1.0 }",
     "{ kind = \"closed_loop\", concurrency = 2 }",
     "{ kind = \"gamma\", rate = 1.0, burstiness = 0.5 }",
@@ -63,6 +63,7 @@ const KINDS: [&str; 8] = [
     "{ kind = \"sessions\", concurrency = 2, turns = 2 }",
     "{ kind = \"ramp\", from = 1.0, to = 2.0, over_s = 10.0 }",
     "{ kind = \"burst\", size = 4, every_s = 2.0 }",
+    "{ kind = \"profile\", rate = 1.0, counts = [3, 0, 4] }",
     "{ kind = \"trace\", path = \"t.jsonl\" }",
 ];
 

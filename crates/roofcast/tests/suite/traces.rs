@@ -246,6 +246,48 @@ fn spearman(rows: &[(u64, u64)]) -> f64 {
     product(&x, &y) / (product(&x, &x) * product(&y, &y)).sqrt()
 }
 
+/// Numbers of requests in consecutive intervals.
+fn counts<'a>(requests: impl Iterator<Item = &'a Request>, interval_s: f64) -> Vec<u32> {
+    let mut counts = Vec::new();
+    for request in requests {
+        let index = (request.at.seconds() / interval_s) as usize;
+        counts.resize(counts.len().max(index + 1), 0);
+        counts[index] += 1;
+    }
+    counts
+}
+
+/// Variance over mean of the counts in intervals of `interval_s`, without the last interval, which may be partial.
+fn dispersion(requests: &[Request], interval_s: f64) -> f64 {
+    let mut counts = counts(requests.iter(), interval_s);
+    counts.pop();
+    let mean = counts.iter().map(|n| f64::from(*n)).sum::<f64>() / counts.len() as f64;
+    let squares: f64 = counts.iter().map(|n| (f64::from(*n) - mean).powi(2)).sum();
+    squares / counts.len() as f64 / mean
+}
+
+/// A preset arrives as its recording did: the counts at 1, 10 and 60 s have the recorded dispersion within a factor of 1.5.
+/// Mooncake's clock ticks every 3 s, which no stream of requests does, so that its counts begin to mean something at 10 s.
+/// Azure's code completion stops and starts within seconds, which intervals of 10 s do not have: 13 at 1 s, drawn 8.
+#[test]
+fn presets_arrive_as_recorded() {
+    for (id, file, scales) in [
+        ("azure-conv-2023", "AzureLLMInferenceTrace_conv.csv", [1.0, 10.0, 60.0].as_slice()),
+        ("azure-code-2023", "AzureLLMInferenceTrace_code.csv", &[10.0, 60.0]),
+        ("mooncake-conversation", "mooncake_conversation.jsonl", &[10.0, 60.0]),
+    ] {
+        let Some(path) = shared(&format!("traces/{file}")) else { return };
+        let trace = read(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let keys = format!("[workload]\npreset = \"{id}\"\n");
+        let drawn = all(&Spec::parse("w.toml", &keys).unwrap().workload.unwrap());
+        assert_eq!(drawn.len(), trace.requests.len(), "{id}");
+        for scale in scales {
+            let factor = dispersion(&drawn, *scale) / dispersion(&trace.requests, *scale);
+            assert!((1.0 / 1.5..1.5).contains(&factor), "{id} at {scale} s: {factor}");
+        }
+    }
+}
+
 /// Asserts that a preset's figures agree with its data.
 fn agrees(id: &str, rows: &[(u64, u64)], trace: Option<&Trace>) {
     let preset = catalog().workload(id).unwrap();
@@ -261,9 +303,19 @@ fn agrees(id: &str, rows: &[(u64, u64)], trace: Option<&Trace>) {
         same(output, quantiles(rows.iter().map(|r| r.1)));
         close(preset.lengths.rank_correlation, spearman(rows), 1e-4);
     }
-    if let (Some(trace), Some(rate), Some(burstiness)) = (trace, preset.rate, preset.burstiness) {
+    if let (Some(trace), Some(rate), Some(profile)) = (trace, preset.rate, &preset.profile) {
         close(rate, trace.rate().unwrap(), 1e-4);
-        close(burstiness, 1.0 / trace.cv2(), 1e-4);
+        assert_eq!(profile.counts, counts(trace.requests.iter(), profile.interval_s), "{id}");
+        let quarter = |r: &Request| (r.at.seconds() / 900.0) as usize;
+        for (number, figures) in preset.lengths.quarters.iter().enumerate() {
+            let own = trace.requests.iter().zip(rows).filter(|(r, _)| quarter(r) == number);
+            let rows: Vec<(u64, u64)> = own.map(|(_, row)| *row).collect();
+            assert_eq!(figures.requests, rows.len() as u64, "{id}");
+            same(&figures.input, quantiles(rows.iter().map(|r| r.0)));
+            same(&figures.output, quantiles(rows.iter().map(|r| r.1)));
+            close(figures.rank_correlation, spearman(&rows), 1e-4);
+        }
+        assert_eq!(preset.lengths.quarters.iter().map(|q| q.requests).sum::<u64>(), preset.requests);
     }
     assert_eq!(preset.rate.is_some(), trace.is_some(), "{id}");
 }

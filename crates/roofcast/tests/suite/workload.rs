@@ -358,18 +358,17 @@ fn snippets_of_the_chapter_run() {
 /// The table of presets as the chapter shows it.
 fn presets() -> String {
     let mut table = String::from(
-        "| preset | requests | rate | burstiness | prompt: data | drawn | answer: data | drawn | ρ | what | a request |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "| preset | requests | rate | prompt: data | drawn | answer: data | drawn | ρ | what | a request |\n|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for w in crate::support::catalog().workloads().unwrap() {
         let shown = |v: Option<f64>| v.map_or("".into(), |v| v.to_string());
         let whole = |v: Option<f64>| v.map_or("".into(), |v| format!("{v:.0}"));
         let rho = w.lengths.output.map(|_| w.lengths.rank_correlation);
         table += &format!(
-            "| `{}` | {} | {} | {} | {:.0} | {:.0} | {} | {} | {} | [{}]({}) | {} |\n",
+            "| `{}` | {} | {} | {:.0} | {:.0} | {} | {} | {} | [{}]({}) | {} |\n",
             w.id,
             w.requests,
             shown(w.rate),
-            shown(w.burstiness),
             w.input_mean,
             w.lengths.input_mean(),
             whole(w.output_mean),

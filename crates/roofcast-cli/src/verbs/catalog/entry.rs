@@ -5,7 +5,7 @@ use crate::show::{self, table};
 use roofcast::accelerator::{Accelerator, Topology};
 use roofcast::catalog::ModelEntry;
 use roofcast::model::{Model, Parameters, config};
-use roofcast::preset::Preset;
+use roofcast::preset::{Preset, RateProfile};
 use roofcast::units::Bytes;
 use roofcast::{Catalog, Error};
 use serde::Serialize;
@@ -173,6 +173,18 @@ fn model(alone: &Alone) -> anyhow::Result<String> {
     Ok(page(&entry.id, "model", lines, &[("config".to_owned(), entry.source.clone())]))
 }
 
+/// The range of a recording's rate in words.
+fn profile(profile: &RateProfile) -> String {
+    let per_s = |count: Option<&u32>| significant(f64::from(*count.unwrap_or(&0)) / profile.interval_s);
+    format!(
+        "{} to {} requests/s in {} intervals of {} s",
+        per_s(profile.counts.iter().min()),
+        per_s(profile.counts.iter().max()),
+        profile.counts.len(),
+        significant(profile.interval_s)
+    )
+}
+
 fn workload(preset: &Preset) -> String {
     let tokens = |mean: f64| format!("mean {} tokens", significant(mean));
     let rate = |rate: f64| format!("{} requests a second", significant(rate));
@@ -182,7 +194,7 @@ fn workload(preset: &Preset) -> String {
         ("prompt", tokens(preset.input_mean)),
         ("answer", preset.output_mean.map_or_else(String::new, tokens)),
         ("rate", preset.rate.map_or_else(String::new, rate)),
-        ("burstiness", preset.burstiness.map_or_else(String::new, significant)),
+        ("arrivals", preset.profile.as_ref().map_or_else(String::new, profile)),
         ("computed of", format!("{} requests", grouped(preset.requests))),
     ];
     page(&preset.id, "workload", lines, &[("lengths".to_owned(), preset.source.clone())])
