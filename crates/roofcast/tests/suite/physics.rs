@@ -22,7 +22,7 @@ const MODELS: [&str; 6] = [
     "Qwen/Qwen3-Next-80B-A3B-Instruct",
 ];
 /// Number of engines among which a case has one.
-const ENGINES: usize = 12;
+const ENGINES: usize = 4;
 const FORMATS: [&str; 4] = ["bf16", "fp8", "nvfp4", "gptq-int4"];
 
 /// Releases of each engine, oldest first.
