@@ -51,6 +51,8 @@ pub struct VllmSettings {
     pub long_prefill_token_threshold: Option<u64>,
     /// Asynchronous scheduling (`AsyncScheduler`) as requested; the version's default if absent.
     pub async_scheduling: Option<bool>,
+    /// Processes of the HTTP server as requested; one if absent.
+    pub api_server_count: Option<u64>,
 }
 
 /// Settings of SGLang's scheduler.
@@ -157,6 +159,7 @@ fn vllm(spec: &EngineSpec) -> Result<VllmSettings> {
     for (field, value) in [
         ("max_num_active_seqs", spec.vllm.max_num_active_seqs),
         ("prefill_schedule_interval", spec.vllm.prefill_schedule_interval),
+        ("api_server_count", spec.vllm.api_server_count),
     ] {
         if value == Some(0) {
             return Err(Error::field("engine", field, 0, "from 1"));
@@ -169,6 +172,7 @@ fn vllm(spec: &EngineSpec) -> Result<VllmSettings> {
         prefill_schedule_interval: spec.vllm.prefill_schedule_interval,
         long_prefill_token_threshold: spec.vllm.long_prefill_token_threshold,
         async_scheduling: spec.vllm.async_scheduling,
+        api_server_count: spec.vllm.api_server_count,
     })
 }
 

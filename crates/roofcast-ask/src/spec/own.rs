@@ -45,6 +45,8 @@ section! {
         long_prefill_token_threshold: Option<u64>,
         #[doc = about!("engine.vllm.async_scheduling")]
         async_scheduling: Option<bool>,
+        #[doc = about!("engine.vllm.api_server_count")]
+        api_server_count: Option<u64>,
         #[doc = about!("engine.vllm.kv_offloading_size")]
         kv_offloading_size: Option<f64>,
         #[doc = about!("engine.vllm.kv_offloading_backend")]

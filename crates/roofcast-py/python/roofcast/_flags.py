@@ -181,6 +181,8 @@ class DeploymentFlags(TypedDict, total=False):
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
     async_scheduling: bool | None
     """Whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"""
+    api_server_count: int | None
+    """Processes of vLLM's HTTP server, each of which reads its requests one after the other [default: 1]"""
     kv_offloading_size: float | None
     """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
     kv_offloading_backend: Word | None
@@ -598,6 +600,8 @@ class PlanFlags(TypedDict, total=False):
     """Most tokens of one prompt in a step while others wait; 0 is no bound"""
     async_scheduling: bool | None
     """Whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"""
+    api_server_count: int | None
+    """Processes of vLLM's HTTP server, each of which reads its requests one after the other [default: 1]"""
     kv_offloading_size: float | None
     """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
     kv_offloading_backend: Word | None

@@ -1,12 +1,13 @@
 //! The HTTP servers in front of the engines: the time that a request spends there before its engine receives it.
 //!
 //! Knows: a Python server reads and tokenizes one request after another, in `ingest + n · ingest_token` seconds for a
-//! prompt of n tokens, and then adds a latency of `request` seconds, in which requests overlap. A compiled server adds
-//! half of `request`, and requests never wait for each other. All are host times, which a slower host lengthens. Knows
+//! prompt of n tokens, and then adds a latency of `request` seconds, in which requests overlap. Several processes of a
+//! server read as many requests at a time; the one that is free first takes the next. A compiled server adds half of `request`, and requests never wait for each other. All are host times, which a slower host lengthens. Knows
 //! nothing about how an engine serves a request.
 
 use super::earliest::Earliest;
 use roofcast_ask::arrival::Arrival;
+use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::CostKind;
 use roofcast_ask::workload::Prompt;
 use roofcast_cost::forecaster::Forecaster;
@@ -26,8 +27,8 @@ pub struct Ingest {
     token: f64,
     /// Latency from the end of reading until the engine has the request; overlaps with the latency of other requests.
     latency: Ticks,
-    /// Time at which the server finishes reading its last request.
-    free: Ticks,
+    /// Time at which each process of the server finishes reading its last request.
+    free: Vec<Ticks>,
 }
 
 impl Ingest {
@@ -47,15 +48,17 @@ impl Ingest {
             each: python(times.request_serial),
             token: python(times.prompt_token),
             latency: Picoseconds::from_seconds(latency).into(),
-            free: Ticks::ZERO,
+            free: vec![Ticks::ZERO; processes(deployment)],
         })
     }
 
     /// Time at which a request of `tokens` prompt tokens that arrives at `at` reaches its engine's queue. Calls must be
     /// in order of time.
     pub fn pass(&mut self, at: Ticks, tokens: u64) -> Ticks {
-        self.free = self.free.max(at) + self.reading(tokens);
-        self.free + self.latency
+        let reading = self.reading(tokens);
+        let Some(free) = self.free.iter_mut().min() else { return at };
+        *free = (*free).max(at) + reading;
+        *free + self.latency
     }
 
     /// Time that the server adds to a request that arrives while the server is idle.
@@ -66,6 +69,11 @@ impl Ingest {
     fn reading(&self, tokens: u64) -> Ticks {
         Picoseconds::from_seconds(self.each + self.token * tokens as f64).into()
     }
+}
+
+/// Number of processes of a replica's server.
+fn processes(deployment: &Deployment) -> usize {
+    deployment.engine.vllm().and_then(|own| own.api_server_count).map_or(1, |count| count.max(1) as usize)
 }
 
 /// A request on its way through a server.
@@ -84,7 +92,7 @@ pub struct Servers {
     next: Earliest<(Ticks, u64)>,
 }
 
-/// One server. Requests leave it in order of arrival.
+/// One server, with the requests in it in the order in which they leave.
 #[derive(Debug)]
 struct Server {
     ingest: Ingest,
@@ -116,7 +124,9 @@ impl Servers {
         let server = &mut self.each[index];
         let at = server.ingest.pass(arrival.at, u64::from(arrival.input));
         let arrival = Arrival { at, ..arrival };
-        server.inside.push_back(IngestedRequest { index, arrival, prompt });
+        // A short prompt in one process overtakes a long one in another.
+        let place = server.inside.partition_point(|earlier| earlier.arrival.at <= at);
+        server.inside.insert(place, IngestedRequest { index, arrival, prompt });
         self.note_next(index);
     }
 
@@ -192,7 +202,7 @@ mod tests {
     /// which passes at 12 ms: the order at the engines is 0, 2, 1.
     #[test]
     fn engines_have_requests_in_order_of_time() {
-        let idle = Ingest { each: 0.01, token: 0.0, latency: Ticks::ZERO, free: Ticks::ZERO };
+        let idle = Ingest { each: 0.01, token: 0.0, latency: Ticks::ZERO, free: vec![Ticks::ZERO] };
         let mut servers = Servers::new(vec![idle.clone(), idle]);
         assert_eq!(servers.due(), Ticks::NEVER);
         for (number, index, sent) in [(0, 0, 0.0), (1, 0, 1.0), (2, 1, 2.0)] {
@@ -209,9 +219,30 @@ mod tests {
     /// and 9 ms and reach the engine after 8, 11 and 14 ms; one at 20 ms does not wait and reaches the engine at 28 ms.
     #[test]
     fn requests_are_read_one_after_the_other() {
-        let mut server = Ingest { each: 2e-3, token: 1e-6, latency: ms(5.0), free: Ticks::ZERO };
+        let mut server = Ingest { each: 2e-3, token: 1e-6, latency: ms(5.0), free: vec![Ticks::ZERO] };
         let times = [0.0, 0.0, 0.0, 20.0].map(|at| server.pass(ms(at), 1000));
         assert_eq!(times, [8.0, 11.0, 14.0, 28.0].map(ms));
         assert_eq!(server.alone(1000), ms(8.0));
+    }
+
+    /// Four requests of 1000 tokens arrive at once: one process reads them one after the other, two processes two at a time.
+    #[test]
+    fn processes_read_at_one_time() {
+        let catalog = Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let server = |count: u64| {
+            let mut options = DeploymentOptions::default();
+            options.engine.vllm.api_server_count = Some(count);
+            let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
+            Ingest::of(&Forecaster::embedded(deployment).unwrap(), CostKind::Forecast).unwrap()
+        };
+        let [mut one, mut two] = [1, 2].map(server);
+        let each = one.reading(1000);
+        let left = |server: &mut Ingest| [0; 4].map(|_| server.pass(Ticks::ZERO, 1000));
+        let after = |readings: u64| (0..readings).fold(one.latency, |sum, _| sum + each);
+        let [in_turn, by_two] = [[1, 2, 3, 4], [1, 1, 2, 2]].map(|turns| turns.map(after));
+        assert_eq!((left(&mut two), left(&mut one)), (by_two, in_turn));
     }
 }

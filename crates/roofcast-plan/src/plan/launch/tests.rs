@@ -76,6 +76,7 @@ const SAMPLES: &[(&str, &str, &str, &str)] = &[
     ("vllm.prefill_schedule_interval", "4", DENSE, ""),
     ("vllm.long_prefill_token_threshold", "2048", DENSE, ""),
     ("vllm.async_scheduling", "true", DENSE, ""),
+    ("vllm.api_server_count", "4", DENSE, ""),
     ("vllm.async_scheduling", "false", DENSE, ""),
     ("vllm.kv_offloading_size", "32.5", DENSE, ""),
     ("vllm.kv_offloading_backend", "\"native\"", DENSE, "engine.vllm.kv_offloading_size = 32.0\n"),
