@@ -68,6 +68,12 @@ impl Completion {
         self.text.get(start..self.ends[index] as usize).unwrap_or_default()
     }
 
+    /// The text of the tokens from `from` up to, not including, `to`.
+    pub(crate) fn span(&self, from: usize, to: usize) -> &str {
+        let end = |before: usize| before.checked_sub(1).map_or(0, |last| self.ends[last]) as usize;
+        self.text.get(end(from)..end(to)).unwrap_or_default()
+    }
+
     /// End of the text of token `index`, in bytes.
     pub(crate) fn end(&self, index: usize) -> u32 {
         self.ends[index]

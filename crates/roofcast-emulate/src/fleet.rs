@@ -192,6 +192,11 @@ impl Launch<'_> {
             enable_prefix_caching: capacity.enable_prefix_caching,
             gpu_memory_utilization: deployment.engine.gpu_memory_utilization,
             max_loras: deployment.engine.lora.map(|lora| lora.max_loras as usize),
+            num_speculative_tokens: deployment
+                .engine
+                .speculative
+                .as_ref()
+                .map_or(0, |s| s.num_speculative_tokens),
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Fixed {
     pub(crate) gpu_memory_utilization: f64,
     /// Most LoRA adapters that may run at one time, if adapters are served.
     pub(crate) max_loras: Option<usize>,
+    /// Tokens drafted after each step of a sequence; 0 without drafts.
+    pub(crate) num_speculative_tokens: u64,
 }
 
 /// Properties of a request that metrics use, in addition to its times.
@@ -108,6 +110,8 @@ pub(crate) struct Metrics {
     /// Counters of requests that are not streamed, and of streamed requests.
     served: [Served; 2],
     itl: Histogram,
+    /// For each number of accepted drafts, the steps of sequences with drafts that accepted so many.
+    accepted: Vec<u64>,
     queue: Histogram,
     /// Seconds of the whole inference, of prefill, of decode.
     phases: [Histogram; 3],
@@ -197,6 +201,7 @@ impl Metrics {
             [1.0].into_iter().chain((3..15).map(|power| f64::from(1 << power))).collect();
         Metrics {
             created: since.as_secs_f64(),
+            accepted: vec![0; fixed.num_speculative_tokens as usize + 1],
             fixed,
             levels: Levels::default(),
             deferred: 0,
@@ -278,8 +283,17 @@ impl Metrics {
         self.counts.prompt_external += external;
     }
 
-    pub(crate) fn next_token(&mut self, itl: f64) {
-        self.itl.add(itl);
+    /// Counts a step's tokens of a sequence, `seconds` after those before. vLLM counts a gap a step (`IterationStats` of
+    /// 0.33), SGLang the gap divided by the tokens, once a token (`metrics_collector.py` of 0.5.23).
+    pub(crate) fn next_tokens(&mut self, tokens: u64, seconds: f64) {
+        if self.fixed.dialect == Dialect::Sglang {
+            (0..tokens).for_each(|_| self.itl.add(seconds / tokens as f64));
+        } else {
+            self.itl.add(seconds);
+        }
+        if let Some(steps) = self.accepted.get_mut(tokens.saturating_sub(1) as usize) {
+            *steps += 1;
+        }
     }
 
     pub(crate) fn generated(&mut self, tokens: u64, facts: Facts) {

@@ -1,7 +1,7 @@
 //! Progress of a request, shared between the engine's thread and the connection that sends the answer.
 //!
-//! Knows: the number of released tokens of each choice. It holds counts instead of text, so that a slow reader needs no
-//! memory. Knows nothing about the text of tokens or their sending.
+//! Knows: the number of released tokens of each choice, and which of them one step released together. It holds counts
+//! instead of text, so that a slow reader needs little memory. Knows nothing about the text of tokens or their sending.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -13,6 +13,8 @@ pub(crate) struct Outlet(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     out: Vec<Out>,
+    /// Steps that released several tokens and that the reader has not taken.
+    bursts: Vec<Burst>,
     /// Number of choices that have not ended.
     open: usize,
     failed: Option<Failure>,
@@ -31,6 +33,15 @@ pub(crate) struct Out {
     /// Seconds that the prompt took; set when all tokens are released.
     pub(crate) prefill: f64,
     pub(crate) decode: f64,
+}
+
+/// Tokens that one step released for a choice: drafts that the model accepted, and the model's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Burst {
+    pub(crate) choice: usize,
+    /// Index of the first token, and the index after the last one.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
 }
 
 /// Reason for which the engine ends a request without an answer.
@@ -92,7 +103,12 @@ impl Outlet {
     pub(crate) fn say(&self, choice: usize, tokens: u64, last: bool) {
         let mut state = self.state();
         if let Some(out) = state.out.get_mut(choice) {
+            let from = out.tokens as usize;
             out.tokens += tokens;
+            let to = out.tokens as usize;
+            if tokens > 1 {
+                state.bursts.push(Burst { choice, from, to });
+            }
         }
         state.open = state.open.saturating_sub(usize::from(last));
         wake(state);
@@ -105,8 +121,14 @@ impl Outlet {
         wake(state);
     }
 
-    /// Updates `out` to the current progress; pending if `out` is already up to date.
-    pub(crate) fn poll(&self, out: &mut Vec<Out>, cx: &mut Context<'_>) -> Poll<Progress> {
+    /// Updates `out` to the current progress, and adds the steps since then that released several tokens to `bursts`;
+    /// pending if `out` is already up to date.
+    pub(crate) fn poll(
+        &self,
+        out: &mut Vec<Out>,
+        bursts: &mut Vec<Burst>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Progress> {
         let mut state = self.state();
         let (ended, failed) = (state.open == 0, state.failed);
         let more = state.out.iter().zip(out.iter()).any(|(now, before)| now.tokens > before.tokens);
@@ -115,6 +137,7 @@ impl Outlet {
             return Poll::Pending;
         }
         out.clone_from(&state.out);
+        bursts.append(&mut state.bursts);
         Poll::Ready(match (failed, ended) {
             (Some(failure), _) => Progress::Failed(failure),
             (None, true) => Progress::Ended,
@@ -126,7 +149,9 @@ impl Outlet {
     pub(crate) async fn whole(&self) -> Result<Vec<Out>, Failure> {
         let mut out = vec![Out::default(); self.state().out.len()];
         loop {
-            match std::future::poll_fn(|cx| self.poll(&mut out, cx)).await {
+            // An answer in one piece does not show its steps.
+            let mut bursts = Vec::new();
+            match std::future::poll_fn(|cx| self.poll(&mut out, &mut bursts, cx)).await {
                 Progress::Open => {}
                 Progress::Ended => return Ok(out),
                 Progress::Failed(failure) => return Err(failure),

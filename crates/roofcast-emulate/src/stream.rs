@@ -118,9 +118,10 @@ impl Body for Stream {
             }
             return Poll::Ready(Some(Err(Broken)));
         }
-        let progress = ready!(stream.in_flight.outlet.poll(&mut stream.out, cx));
+        let mut bursts = Vec::new();
+        let progress = ready!(stream.in_flight.outlet.poll(&mut stream.out, &mut bursts, cx));
         let mut bytes = stream.writer.begin();
-        stream.writer.write(&stream.out, &mut bytes);
+        stream.writer.write(&stream.out, &bursts, &mut bytes);
         match progress {
             Progress::Open => {}
             Progress::Ended => {

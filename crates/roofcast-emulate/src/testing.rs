@@ -57,7 +57,7 @@ pub fn request(body: &[u8]) {
         let mut bytes = writer.begin();
         // The stream releases half of the answer, then ends early.
         let half: Vec<Out> = out.iter().map(|out| Out { tokens: out.tokens / 2, ..*out }).collect();
-        writer.write(&half, &mut bytes);
+        writer.write(&half, &[], &mut bytes);
         writer.end(&half, &mut bytes);
     }
 }

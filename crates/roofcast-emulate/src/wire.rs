@@ -13,7 +13,7 @@ mod sglang;
 
 use super::ask::{Ask, Endpoint};
 use super::completion::Completion;
-use super::outlet::Out;
+use super::outlet::{Burst, Out};
 use super::tokenizer::Tokenizer;
 use super::tools::Choice;
 pub(crate) use logprobs::Echoed;
@@ -185,17 +185,28 @@ impl Reply {
         message
     }
 
-    /// The piece of a tool call in the chunk of token `index`; a call's first piece has its id and name.
-    fn call_piece(&self, choice: usize, index: usize) -> Value {
+    /// The pieces of tool calls in the chunk of the tokens `from` to `to`, one for each call; a call's first piece has its
+    /// id and name.
+    fn call_pieces(&self, choice: usize, from: usize, to: usize) -> Value {
         let answer = &self.answers[choice];
-        let arguments = answer.token_text(index);
-        match answer.call_of(index) {
-            (number, Some(name)) => {
-                json!([{"id": self.call_id(choice, number), "type": "function", "index": number,
-                "function": {"name": name, "arguments": arguments}}])
+        let mut pieces: Vec<Value> = Vec::new();
+        let mut begun = from;
+        for index in from..to {
+            let (number, _) = answer.call_of(index);
+            if index + 1 < to && answer.call_of(index + 1).0 == number {
+                continue;
             }
-            (number, None) => json!([{"index": number, "function": {"arguments": arguments}}]),
+            let arguments = answer.span(begun, index + 1);
+            pieces.push(match answer.call_of(begun) {
+                (number, Some(name)) => {
+                    json!({"id": self.call_id(choice, number), "type": "function", "index": number,
+                        "function": {"name": name, "arguments": arguments}})
+                }
+                (number, None) => json!({"index": number, "function": {"arguments": arguments}}),
+            });
+            begun = index + 1;
         }
+        pieces.into()
     }
 }
 
@@ -205,6 +216,8 @@ pub(crate) struct Writer {
     reply: Reply,
     /// Number of tokens written of each choice.
     written: Vec<usize>,
+    /// Number of chunks with tokens that are written.
+    chunks: usize,
     /// Beginning that all chunks of the stream have in common.
     head: Vec<u8>,
     begun: bool,
@@ -221,7 +234,7 @@ impl Writer {
         // The object's closing brace is removed, because the choices follow inside it.
         head.pop();
         head.extend(b",\"choices\":[");
-        Writer { written: vec![0; reply.answers.len()], reply, head, begun: false, named: false }
+        Writer { written: vec![0; reply.answers.len()], chunks: 0, reply, head, begun: false, named: false }
     }
 
     /// A buffer for the next write, which begins with the start of the stream if that is not written yet.
@@ -237,9 +250,9 @@ impl Writer {
         bytes
     }
 
-    /// Writes the tokens that are released and not written yet: one token of each choice in turn, as an engine's steps
-    /// produce them.
-    pub(crate) fn write(&mut self, out: &[Out], into: &mut Vec<u8>) {
+    /// Writes the tokens that are released and not written yet: one event a step, of each choice in turn, as engines send
+    /// them; `bursts` are the steps with several tokens, the others have one.
+    pub(crate) fn write(&mut self, out: &[Out], bursts: &[Burst], into: &mut Vec<u8>) {
         let lengths = self.reply.answers.iter().map(|answer| answer.tokens.len());
         let until: Vec<usize> = out.iter().zip(lengths).map(|(o, n)| n.min(o.tokens as usize)).collect();
         let most = until.iter().copied().max().unwrap_or(0);
@@ -250,7 +263,9 @@ impl Writer {
         for index in least..most {
             for (choice, until) in until.iter().enumerate() {
                 if self.written[choice] == index && index < *until {
-                    self.chunk(choice, &out[choice], into);
+                    let burst = bursts.iter().find(|burst| burst.choice == choice && burst.from == index);
+                    let to = burst.map_or(index + 1, |burst| burst.to.min(*until));
+                    self.chunk(choice, to, &out[choice], into);
                 }
             }
         }
@@ -263,7 +278,7 @@ impl Writer {
         self.reply.settle(out);
         self.roles(into);
         match self.reply.ask.endpoint {
-            Endpoint::Responses => return self.reply.end_response(out, into),
+            Endpoint::Responses => return self.reply.end_response(out, self.chunks, into),
             Endpoint::Messages => return self.reply.end_anthropic(out, into),
             Endpoint::LlamaCompletion => return self.reply.end_llama_completion(out, into),
             Endpoint::Completions | Endpoint::Chat => cut.into_iter().for_each(|c| self.aborted(c, into)),
@@ -328,26 +343,27 @@ impl Writer {
         }
     }
 
-    /// Writes the next token of a choice, in the format of the endpoint.
-    fn chunk(&mut self, choice: usize, out: &Out, into: &mut Vec<u8>) {
-        let index = self.written[choice];
+    /// Writes the tokens of a choice up to, not including, `to`, in the format of the endpoint.
+    fn chunk(&mut self, choice: usize, to: usize, out: &Out, into: &mut Vec<u8>) {
+        let from = self.written[choice];
+        self.chunks += 1;
         match self.reply.ask.endpoint {
-            Endpoint::Completions | Endpoint::Chat => return self.openai(choice, into),
-            Endpoint::Responses => self.reply.response_delta(index, into),
-            Endpoint::Messages => self.reply.anthropic_delta(index, into),
+            Endpoint::Completions | Endpoint::Chat => return self.openai(choice, to, into),
+            Endpoint::Responses => self.reply.response_delta(from..to, self.chunks, into),
+            Endpoint::Messages => self.reply.anthropic_delta(from..to, into),
             // Embeddings are never streamed.
             Endpoint::Embeddings => {}
-            Endpoint::Generate => self.reply.generated_chunk(choice, index, out, into),
-            Endpoint::LlamaCompletion => self.reply.llama_chunk(choice, index, into),
+            Endpoint::Generate => self.reply.generated_chunk(choice, to, out, into),
+            Endpoint::LlamaCompletion => self.reply.llama_chunk(choice, from..to, into),
         }
-        self.written[choice] += 1;
+        self.written[choice] = to;
     }
 
-    /// Writes one token in OpenAI's format.
-    fn openai(&mut self, choice: usize, into: &mut Vec<u8>) {
+    /// Writes the tokens up to, not including, `to` in OpenAI's format.
+    fn openai(&mut self, choice: usize, to: usize, into: &mut Vec<u8>) {
         let (reply, index) = (&self.reply, self.written[choice]);
         let answer = &reply.answers[choice];
-        let (chat, last) = (reply.ask.endpoint == Endpoint::Chat, index + 1 == answer.tokens.len());
+        let (chat, last) = (reply.ask.endpoint == Endpoint::Chat, to == answer.tokens.len());
         into.extend(&self.head);
         into.extend(b"{\"index\":");
         json(into, &choice);
@@ -357,15 +373,15 @@ impl Writer {
             (false, _) => b",\"text\":",
         });
         if answer.calls() {
-            json(into, &reply.call_piece(choice, index));
+            json(into, &reply.call_pieces(choice, index, to));
         } else if index == 0 && reply.ask.echo {
-            let said = if reply.ask.prompt_only { "" } else { answer.token_text(0) };
+            let said = if reply.ask.prompt_only { "" } else { answer.span(0, to) };
             json(into, &(reply.echo(choice) + said));
         } else {
-            json(into, answer.token_text(index));
+            json(into, answer.span(index, to));
         }
         into.extend(if chat { &b"},\"logprobs\":"[..] } else { b",\"logprobs\":" });
-        json(into, &reply.logprobs(choice, index, index + 1));
+        json(into, &reply.logprobs(choice, index, to));
         into.extend(b",\"finish_reason\":");
         json(into, &last.then(|| reply.reason(choice)));
         if last || !chat {
@@ -380,9 +396,9 @@ impl Writer {
             json(into, &prompt.then(|| reply.prompt(choice)));
         }
         into.extend(b",\"token_ids\":");
-        json(into, &ids.then(|| [answer.tokens[index]]));
+        json(into, &ids.then(|| &answer.tokens[index..to]));
         into.extend(b"}]");
-        self.written[choice] += 1;
+        self.written[choice] = to;
         self.running_usage(self.written[choice] as u64, into);
         let whole = self.written.iter().zip(&self.reply.answers).all(|(n, a)| *n == a.tokens.len());
         if whole && !self.reply.ask.include_usage {

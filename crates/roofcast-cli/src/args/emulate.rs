@@ -27,6 +27,10 @@ pub(crate) struct EmulateArgs {
     #[cfg(feature = "tokenizers")]
     #[arg(long, value_name = "PATH")]
     pub(crate) tokenizer: Option<PathBuf>,
+    /// Length in tokens of answers to requests that state none [default: drawn from the workload, else to the end of the
+    /// context].
+    #[arg(long, value_name = "TOKENS", value_parser = within(1, 1_000_000))]
+    pub(crate) output_len: Option<u64>,
     /// The environment variable that holds the API key of clients [default: no key].
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) api_key_env: Option<String>,

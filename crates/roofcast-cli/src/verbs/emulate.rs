@@ -7,10 +7,11 @@ use crate::input::scenario::{EMPTY, Scenario, Source};
 use crate::show;
 use anyhow::{Context, Result};
 use roofcast::fleet::TransferPath;
+use roofcast::simulate::{RunOptions, simulate};
 use roofcast::spec::settings::Setting;
 use roofcast::spec::{FleetSpec, LinkKind, SchedulerKind};
 use roofcast::workload::{Traffic, Workload};
-use roofcast::{Deployment, Error, Forecaster};
+use roofcast::{Deployment, Error, Forecaster, Spec};
 use roofcast_emulate::{
     Author, Calling, Dialect, Fault, Group, KvEventsConfig, Latencies, Launch, Launched, Pace, Service,
     Settings,
@@ -43,10 +44,12 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     suits(args, &deployment, &scenario.spec.fleet)?;
     let typed = scenario.model_name()?;
     let forecaster = Forecaster::embedded(deployment)?;
+    simulates(&forecaster, &scenario.place, &scenario.spec.fleet)?;
     let (routed, place, spec) = (scenario.is_routed(), scenario.place, scenario.spec);
     let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
     let lengths = spec.workload.map(lengths).transpose()?;
     let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
+    let lengths = args.output_len.map_or(lengths, |tokens| vec![tokens]);
     let author = author(args, lengths)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = names(args, typed, &forecaster.deployment);
@@ -115,6 +118,19 @@ fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Resu
             Err(Error::field("arguments", name, "beyond SGLang's scheduler", accepted).into())
         }
     }
+}
+
+/// A load of one short request.
+const PROBE: &str = "requests = 1\ninput_len = 1\noutput_len = 1\n[arrivals]\nkind = \"offline\"";
+
+/// Refuses the engines that `simulate` refuses, with its words, so that no key is ignored here. Pools of a disaggregated
+/// fleet are checked when they start.
+fn simulates(forecaster: &Forecaster, place: &str, fleet: &FleetSpec) -> Result<()> {
+    if fleet.prefill.is_none() {
+        let workload = Some(toml::from_str::<Workload>(PROBE)?);
+        simulate(forecaster, &Spec { workload, ..Spec::default() }, place, RunOptions::default())?;
+    }
+    Ok(())
 }
 
 /// The mean context of a workload's requests, and output lengths drawn from it.

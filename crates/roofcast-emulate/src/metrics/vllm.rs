@@ -31,7 +31,30 @@ impl Metrics {
         self.show_counts(text);
         self.show_histograms(text);
         self.show_cache(text);
+        self.show_drafts(text);
         self.show_lag(text);
+    }
+
+    /// Writes the counters of drafts, which vLLM has only where they are configured (`v1/spec_decode/metrics.py`).
+    fn show_drafts(&self, text: &mut Exposition<'_>) {
+        let each = self.fixed.num_speculative_tokens;
+        if each == 0 {
+            return;
+        }
+        let drafts: u64 = self.accepted.iter().sum();
+        // Draft number n is accepted in all steps that accept more than n drafts.
+        let by_position = (0..each as usize).map(|place| self.accepted.iter().skip(place + 1).sum::<u64>());
+        let by_position: Vec<u64> = by_position.collect();
+        text.counter(("vllm:spec_decode_num_drafts", "Steps of sequences with drafts."), drafts);
+        text.counter(("vllm:spec_decode_num_draft_tokens", "Drafted tokens."), drafts * each);
+        text.counter(("vllm:spec_decode_num_accepted_tokens", "Accepted drafts."), by_position.iter().sum());
+        let places = by_position.iter().enumerate();
+        let places: Vec<_> =
+            places.map(|(place, count)| (label("position", &place.to_string()), *count)).collect();
+        text.counters(
+            ("vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted drafts by position."),
+            &places,
+        );
     }
 
     /// Writes the server's metrics, once for all engines.

@@ -47,7 +47,7 @@ impl Life {
                 let seconds = pace.seconds(at - self.job.since);
                 metrics.first_token(self.prompt(), self.cached, self.external(), seconds, self.job.facts);
             }
-            Some(_) => metrics.next_token(pace.seconds(at - self.last)),
+            Some(_) => metrics.next_tokens(tokens, pace.seconds(at - self.last)),
         }
         metrics.generated(tokens, self.job.facts);
         self.last = at;

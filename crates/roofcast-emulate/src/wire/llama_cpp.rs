@@ -5,6 +5,7 @@
 
 use super::{Out, Reply, json as write};
 use serde_json::{Value, json};
+use std::ops::Range;
 
 impl Reply {
     /// The final object of a choice; in a stream, without the text, which was sent already.
@@ -38,11 +39,12 @@ impl Reply {
         if self.ask.listed { all.into() } else { all.pop().unwrap_or_default() }
     }
 
-    /// Writes the chunk of one token.
-    pub(super) fn llama_chunk(&self, choice: usize, index: usize, into: &mut Vec<u8>) {
+    /// Writes the chunk of some tokens.
+    pub(super) fn llama_chunk(&self, choice: usize, said: Range<usize>, into: &mut Vec<u8>) {
         let answer = &self.answers[choice];
-        let chunk = json!({"index": choice, "content": answer.token_text(index), "tokens": [answer.tokens[index]],
-            "stop": false, "id_slot": -1, "tokens_predicted": index + 1, "tokens_evaluated": self.prompt(choice).len()});
+        let chunk = json!({"index": choice, "content": answer.span(said.start, said.end),
+            "tokens": &answer.tokens[said.clone()], "stop": false, "id_slot": -1, "tokens_predicted": said.end,
+            "tokens_evaluated": self.prompt(choice).len()});
         into.extend(b"data: ");
         write(into, &chunk);
         into.extend(b"\n\n");

@@ -5,6 +5,7 @@
 
 use super::{Out, Reply};
 use serde_json::{Value, json};
+use std::ops::Range;
 
 impl Reply {
     fn stop_reason(&self) -> &'static str {
@@ -46,10 +47,10 @@ impl Reply {
         );
     }
 
-    /// Writes the event of one token.
-    pub(super) fn anthropic_delta(&self, index: usize, into: &mut Vec<u8>) {
+    /// Writes the event of some tokens.
+    pub(super) fn anthropic_delta(&self, said: Range<usize>, into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
-        let delta = json!({"type": "text_delta", "text": answer.token_text(index)});
+        let delta = json!({"type": "text_delta", "text": answer.span(said.start, said.end)});
         event(into, "content_block_delta", json!({"index": 0, "delta": delta}));
     }
 

@@ -4,6 +4,7 @@
 
 use super::{Out, Reply};
 use serde_json::{Value, json};
+use std::ops::Range;
 
 impl Reply {
     fn message_id(&self) -> String {
@@ -64,19 +65,19 @@ impl Reply {
         event(into, "response.content_part.added", 3, part);
     }
 
-    /// Writes the event of one token.
-    pub(super) fn response_delta(&self, index: usize, into: &mut Vec<u8>) {
+    /// Writes the event of some tokens, the `number`-th with tokens.
+    pub(super) fn response_delta(&self, said: Range<usize>, number: usize, into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
         let delta = json!({"item_id": self.message_id(), "output_index": 0, "content_index": 0,
-            "delta": answer.token_text(index), "logprobs": []});
-        event(into, "response.output_text.delta", 4 + index, delta);
+            "delta": answer.span(said.start, said.end), "logprobs": []});
+        event(into, "response.output_text.delta", 3 + number, delta);
     }
 
     /// Writes the end of a stream: four events. As in vLLM, the last is `response.completed` even if the response ended
     /// at its token limit (`responses_stream_generator` of `entrypoints/openai/responses/serving.py`).
-    pub(super) fn end_response(&self, out: &[Out], into: &mut Vec<u8>) {
+    pub(super) fn end_response(&self, out: &[Out], deltas: usize, into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
-        let next = 4 + answer.tokens.len();
+        let next = 4 + deltas;
         let (id, text) = (self.message_id(), &answer.text);
         let done =
             json!({"item_id": id, "output_index": 0, "content_index": 0, "text": text, "logprobs": []});

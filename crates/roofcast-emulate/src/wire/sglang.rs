@@ -40,9 +40,9 @@ impl Reply {
         }
     }
 
-    /// Writes the event of one token.
-    pub(super) fn generated_chunk(&self, choice: usize, index: usize, out: &Out, into: &mut Vec<u8>) {
-        let mut chunk = self.generated_until(choice, index + 1, out);
+    /// Writes the event of a step, after which the answer has `tokens` tokens.
+    pub(super) fn generated_chunk(&self, choice: usize, tokens: usize, out: &Out, into: &mut Vec<u8>) {
+        let mut chunk = self.generated_until(choice, tokens, out);
         if self.answers.len() > 1 || self.ask.listed {
             chunk["index"] = choice.into();
         }

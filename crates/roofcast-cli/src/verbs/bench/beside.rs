@@ -115,7 +115,7 @@ impl Beside {
         if report.summary.completed == 0 {
             return Ok(Beside::default());
         }
-        let limit = limit(deployment, report);
+        let limit = limit(deployment, report)?;
         let mut spec = spec.clone();
         spec.workload = Some(load.workload.clone());
         let mut priced = Forecaster::embedded(deployment.clone())?;
@@ -145,7 +145,8 @@ fn served(workload: &Workload, s: &RunSummary) -> Workload {
     served
 }
 
-fn limit(deployment: &Deployment, report: &Report) -> Limit {
+/// Limit of the load; a step with drafts gives several tokens, so that a token's limit is a fraction of the step's.
+fn limit(deployment: &Deployment, report: &Report) -> Result<Limit> {
     let s = &report.summary;
     let prompt = (s.total_input_tokens / s.completed.max(1)).max(1);
     let batch = (report.achieved_concurrency.round() as u64).max(1);
@@ -153,9 +154,11 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
     let context = prompt + s.total_output_tokens / s.completed.max(1) / 2;
     let decode = cost::limit(deployment, &Batch::decode(batch, context), Utilization::FULL);
     let prefill = cost::limit(deployment, &Batch::prefill(1, prompt), Utilization::FULL);
-    let (tpot_ms, ttft_ms) = (decode.limit_with_communication.ms(), prefill.limit_with_communication.ms());
+    let accepted: f64 = deployment.engine.drafts()?.map_or(0.0, |(_, reached)| reached.iter().sum());
+    let tpot_ms = decode.limit_with_communication.ms() / (1.0 + accepted);
+    let ttft_ms = prefill.limit_with_communication.ms();
     let tpot_share = share(tpot_ms, s.tpot.median);
-    Limit {
+    Ok(Limit {
         hardware: deployment.accelerator.id.clone(),
         batch,
         context,
@@ -168,7 +171,7 @@ fn limit(deployment: &Deployment, report: &Report) -> Limit {
         ttft_share: share(ttft_ms, s.ttft.median),
         prefill_bound: prefill.bound,
         advice: advice(&decode, tpot_share),
-    }
+    })
 }
 
 fn forecast(source: String, expected: &RunSummary, bands: Option<Bands>, measured: &RunSummary) -> Forecast {

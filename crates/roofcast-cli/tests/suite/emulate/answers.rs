@@ -125,3 +125,52 @@ fn free_answers_are_as_long_as_the_workloads() {
     assert_eq!(answer["usage"]["completion_tokens"], 23);
     assert_eq!(answer["choices"][0]["finish_reason"], "stop");
 }
+
+/// A client that states no length gets answers of `--output-len`.
+#[test]
+fn answers_without_a_bound_have_the_stated_length() {
+    let server = Server::start(TINY, "--output-len 7");
+    let body = json!({"messages": [{"role": "user", "content": "the end"}]});
+    let answer = server.post("/v1/chat/completions", &body.to_string()).json();
+    assert_eq!(
+        (&answer["usage"]["completion_tokens"], &answer["choices"][0]["finish_reason"]),
+        (&json!(7), &json!("stop"))
+    );
+}
+
+/// Three drafts, all accepted: nine tokens are 1 + 4 + 4, and a step is an event on every endpoint, as in vLLM. Two steps
+/// have six drafts, of which all are accepted.
+#[test]
+fn a_step_with_drafts_is_one_event() {
+    let drafts =
+        "[engine.speculative]\nnum_speculative_tokens = 3\nacceptance_rate = 1.0\ndraft_cost = 0.1\n";
+    let server = Server::start(&format!("{TINY}{drafts}"), "");
+    let body = r#"{"prompt": "the of", "max_tokens": 9, "ignore_eos": true, "stream": true, "return_token_ids": true}"#;
+    let events = server.post("/v1/completions", body).events();
+    let ids = |event: &serde_json::Value| event["choices"][0]["token_ids"].as_array().map_or(0, Vec::len);
+    assert_eq!(events.iter().map(ids).collect::<Vec<_>>(), [1, 4, 4]);
+    let metrics = server.get("/metrics").body;
+    let count = |name: &str| {
+        let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.rsplit(' ').next().and_then(|value| value.parse::<f64>().ok())
+    };
+    let names = ["num_drafts_total", "num_draft_tokens_total", "num_accepted_tokens_total"];
+    let found = names.map(|name| count(&format!("vllm:spec_decode_{name}")));
+    assert_eq!(found, [Some(2.0), Some(6.0), Some(6.0)], "{metrics}");
+    for (path, body, delta) in [
+        (
+            "/v1/responses",
+            r#"{"input": "a", "max_output_tokens": 9, "ignore_eos": true, "stream": true}"#,
+            "output_text.delta",
+        ),
+        (
+            "/v1/messages",
+            r#"{"messages": [{"role": "user", "content": "a"}], "max_tokens": 9, "ignore_eos": true, "stream": true}"#,
+            "content_block_delta",
+        ),
+    ] {
+        let answer = server.post(path, body).body;
+        let deltas = answer.lines().filter(|line| line.starts_with("event: ") && line.ends_with(delta));
+        assert_eq!(deltas.count(), 3, "{path}: {answer}");
+    }
+}

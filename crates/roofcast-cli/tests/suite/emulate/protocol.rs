@@ -195,6 +195,10 @@ fn what_cannot_be_served_is_said_at_the_start() {
             "--engine sglang --replicas 1P1D --transfer-link nvlink".to_owned(),
             ["fleet.prefill", "--scheduler vllm"],
         ),
+        (
+            "--engine sglang --num-speculative-tokens 3 --acceptance-rate 0.7 --draft-cost 0.1".to_owned(),
+            ["scheduler", "speculative"],
+        ),
         ("--engine sglang --enable-lora".to_owned(), ["enable_lora", "scheduler vllm"]),
         (format!("--engine sglang --kv-events-config {events}"), ["--kv-events-config", "--scheduler vllm"]),
         (format!("--replicas 2 --kv-events-config {events}"), ["replay_endpoint", "2 or more"]),
