@@ -223,7 +223,8 @@ pub(crate) fn model(name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
     Ok(Arc::new(catalog.named(name)?.model()?))
 }
 
-/// Reads the model of a `config.json`, with NVIDIA's `hf_quant_config.json` if the folder has one.
+/// Reads the model of a `config.json`, with NVIDIA's `hf_quant_config.json` and the bounds on images of
+/// `preprocessor_config.json` if the folder has them.
 fn config_file(name: &str, file: &Path) -> Result<Model> {
     checkpoint::refuse_adapter(name, file)?;
     let place = file.display().to_string();
@@ -236,6 +237,10 @@ fn config_file(name: &str, file: &Path) -> Result<Model> {
             (Some(ours), Some(theirs)) => ours.kv = ours.kv.or(theirs.kv),
             (none, theirs) => *none = none.take().or(theirs),
         }
+    }
+    let beside = file.with_file_name("preprocessor_config.json");
+    if let Some(tower) = model.tower.as_mut().filter(|_| beside.exists()) {
+        tower.bound(&beside.display().to_string(), &text(&beside)?)?;
     }
     Ok(model)
 }

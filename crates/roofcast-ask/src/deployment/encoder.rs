@@ -17,6 +17,10 @@ impl Deployment {
     /// Fails for the reasons of [`Deployment::encoder`], and for a size in pixels if the config does not decide the tokens.
     pub fn image_tokens(&self, size: ImageSize) -> Result<ImageTokens> {
         self.encoder()?;
+        if let Some(most) = self.model.tower.and_then(|tower| tower.exceeds(size)) {
+            let accepted = format!("sides of at most 1 : {most}, as the model's processor accepts");
+            return Err(Error::field("images", "size", "a longer image", accepted));
+        }
         self.model.tower.and_then(|tower| tower.tokens_of(size)).ok_or_else(|| {
             let found =
                 format!("in pixels with {}, whose config does not decide their tokens", self.model.name);

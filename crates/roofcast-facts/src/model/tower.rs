@@ -14,9 +14,6 @@ use sizing::Sizing;
 
 /// Color values of a pixel.
 const CHANNELS: u64 = 3;
-/// Tokens of the largest image that Qwen's processors accept: 16,777,216 pixels, 32 × 32 per token
-/// (`size.longest_edge` of Qwen3-VL's `preprocessor_config.json`).
-const QWEN_LARGEST: u64 = 16_384;
 /// Patches that are merged into a token along each axis, if the config does not say: Gemma 3 pools 4 × 4, others
 /// merge 2 × 2.
 const GEMMA_POOL: u64 = 4;
@@ -91,7 +88,8 @@ impl Tower {
         let full =
             vision.value("fullatt_block_indexes").and_then(|v| v.as_array()).map(|all| all.len() as u64);
         let side = count(&["image_size"]).map(|size| size / patch / merge);
-        let largest = if model_type.starts_with("qwen") { Some(QWEN_LARGEST) } else { side.map(|n| n * n) };
+        let sizing = Sizing::of(model_type, kind, patch * merge, count(&["image_size"]));
+        let largest = sizing.largest().or(side.map(|n| n * n));
         Some(Tower {
             parameters,
             patch_width: 2 * (width + inner),
@@ -105,7 +103,7 @@ impl Tower {
             embedding,
             merging,
             windows: full.zip(window),
-            sizing: Sizing::of(model_type, kind, patch * merge, count(&["image_size"])),
+            sizing,
             by_plain_keys: [count(&["num_hidden_layers"]), count(&["hidden_size"])],
         })
     }

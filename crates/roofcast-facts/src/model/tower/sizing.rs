@@ -1,14 +1,25 @@
 //! Tokens and patches of an image by its width and height, by the rules of the models' image processors.
 //!
-//! Knows: the rules of Qwen-VL, Gemma 3 and Pixtral; other towers take a number of tokens. Knows nothing about tokens
-//! of text that mark an image's beginning and end.
+//! Knows: the rules of Qwen-VL, GLM-4.xV, InternVL, Gemma 3 and Pixtral, and the bounds of a processor's own file;
+//! other towers take a number of tokens. Knows nothing about tokens of text that mark an image's beginning and end.
 
 use super::Tower;
+use crate::error::Result;
+use crate::model::keys::Keys;
 
-/// Fewest tokens into which Qwen2-VL's and later processors enlarge an image: 3136 pixels of 28 × 28 per token, and
-/// from Qwen3-VL on 65,536 of 32 × 32 (`min_pixels`, `size.shortest_edge` of `preprocessor_config.json`).
-const QWEN2_LEAST: u64 = 4;
-const QWEN3_LEAST: u64 = 64;
+/// Fewest and most pixels of an image of Qwen2-VL and later, and of Qwen3-VL and later: 4 and 16,384 tokens of 28 × 28
+/// pixels, 64 and 16,384 of 32 × 32 (`min_pixels`, `max_pixels`, `size` of `preprocessor_config.json`).
+const QWEN2_BOUNDS: [u64; 2] = [4 * 28 * 28, 16_384 * 28 * 28];
+const QWEN3_BOUNDS: [u64; 2] = [64 * 32 * 32, 16_384 * 32 * 32];
+/// Fewest and most pixels of both frames that GLM-4.xV's processor makes of an image: 112 × 112, and 12,288 tokens of
+/// 28 × 28 (`size` of its `preprocessor_config.json`).
+const GLM_BOUNDS: [u64; 2] = [112 * 112, 12_288 * 28 * 28];
+const GLM_FRAMES: u64 = 2;
+/// Most tiles of an image of InternVL, each with 448 × 448 pixels and 256 tokens (`max_dynamic_patch`).
+const INTERN_TILES: u64 = 12;
+/// Largest ratio of an image's sides that Qwen's processors accept, and GLM's, which follow them
+/// (`smart_resize` of transformers' `image_processing_qwen2_vl.py`).
+const WIDEST: u64 = 200;
 /// Tokens of every image of Gemma 3 (`mm_tokens_per_image`), which is scaled to 896 × 896 pixels.
 const GEMMA3: u64 = 256;
 /// Longest side in pixels of Pixtral's images if the config does not say (`PixtralVisionConfig`).
@@ -22,8 +33,18 @@ pub(super) enum Sizing {
     Qwen {
         /// Pixels of a token along each side.
         pixels: u64,
-        /// Fewest tokens of an image.
-        least: u64,
+        /// Fewest and most pixels of all frames of an image.
+        bounds: [u64; 2],
+        /// Number of frames that an image counts as.
+        frames: u64,
+    },
+    /// Images are cut into tiles of equal size, as many as fit their shape best, with a thumbnail if there are several
+    /// (`dynamic_preprocess` of InternVL).
+    Tiles {
+        /// Pixels of a tile along each side.
+        side: u64,
+        /// Tokens of a tile.
+        tokens: u64,
     },
     /// Every image has this number of tokens.
     Fixed(u64),
@@ -40,13 +61,32 @@ pub(super) enum Sizing {
 }
 
 impl Sizing {
+    /// Tokens of the largest image; `None` if the rule states none.
+    pub(super) fn largest(&self) -> Option<u64> {
+        match self {
+            Sizing::Qwen { pixels, bounds: [_, most], frames } => Some(most / (pixels * pixels * frames)),
+            Sizing::Tiles { tokens, .. } => Some((INTERN_TILES + 1) * tokens),
+            Sizing::Fixed(_) | Sizing::Pixtral { .. } | Sizing::Unknown => None,
+        }
+    }
+
     /// The rule of a model of type `model_type`, with a tower of type `kind` and tokens of `pixels` pixels along each
     /// side.
     pub(super) fn of(model_type: &str, kind: &str, pixels: u64, side: Option<u64>) -> Sizing {
         match model_type {
             _ if pixels == 0 => Sizing::Unknown,
-            qwen if qwen.starts_with("qwen2") => Sizing::Qwen { pixels, least: QWEN2_LEAST },
-            qwen if qwen.starts_with("qwen3") => Sizing::Qwen { pixels, least: QWEN3_LEAST },
+            _ if kind.starts_with("intern") => {
+                let side = side.unwrap_or(pixels);
+                Sizing::Tiles { side, tokens: (side / pixels).pow(2) }
+            }
+            _ if kind.starts_with("glm4v") => Sizing::Qwen { pixels, bounds: GLM_BOUNDS, frames: GLM_FRAMES },
+            _ if !(kind.is_empty() || kind.starts_with("qwen") || kind == "pixtral")
+                && model_type.starts_with("qwen") =>
+            {
+                Sizing::Unknown
+            }
+            qwen if qwen.starts_with("qwen2") => Sizing::Qwen { pixels, bounds: QWEN2_BOUNDS, frames: 1 },
+            qwen if qwen.starts_with("qwen3") => Sizing::Qwen { pixels, bounds: QWEN3_BOUNDS, frames: 1 },
             gemma if gemma.starts_with("gemma3") && !gemma.starts_with("gemma3n") => Sizing::Fixed(GEMMA3),
             _ if kind == "pixtral" => Sizing::Pixtral { pixels, side: side.unwrap_or(PIXTRAL_SIDE) },
             _ => Sizing::Unknown,
@@ -73,6 +113,31 @@ pub struct ImageTokens {
 }
 
 impl Tower {
+    /// Takes the bounds on the pixels of an image from the text of a `preprocessor_config.json`: `min_pixels` and
+    /// `max_pixels`, or `shortest_edge` and `longest_edge` of `size`, which are numbers of pixels in these files.
+    ///
+    /// # Errors
+    /// Fails for a text that is no JSON object, and for bounds that are no whole numbers.
+    pub fn bound(&mut self, place: &str, text: &str) -> Result<()> {
+        let value = crate::model::config::parse_json(place, text)?;
+        let keys = Keys::new(place, &value)?;
+        let Sizing::Qwen { bounds: [least, most], .. } = &mut self.sizing else { return Ok(()) };
+        let size = keys.object("size");
+        let edge = |name: &str| size.as_ref().map_or(Ok(None), |size| size.count(&[name]));
+        *least = keys.count(&["min_pixels"])?.or(edge("shortest_edge")?).unwrap_or(*least);
+        *most = keys.count(&["max_pixels"])?.or(edge("longest_edge")?).unwrap_or(*most);
+        self.largest = self.sizing.largest();
+        Ok(())
+    }
+
+    /// Largest ratio of an image's sides that the processor accepts, if `size` exceeds it.
+    pub fn exceeds(&self, size: ImageSize) -> Option<u64> {
+        let (ImageSize::Pixels(width, height), Sizing::Qwen { .. }) = (size, self.sizing) else {
+            return None;
+        };
+        (width.max(height) > WIDEST * width.min(height)).then_some(WIDEST)
+    }
+
     /// Tokens of an image; `None` if the config does not decide them.
     pub fn tokens_of(&self, size: ImageSize) -> Option<ImageTokens> {
         let (width, height) = match size {
@@ -82,9 +147,13 @@ impl Tower {
             }
         };
         let (tokens, breaks) = match self.sizing {
-            Sizing::Qwen { pixels, least } => {
-                let most = self.largest.unwrap_or(u64::MAX);
-                (qwen(width, height, pixels, [least, most]), 0)
+            Sizing::Qwen { pixels, bounds, frames } => {
+                let token = (pixels * pixels * frames) as f64;
+                (qwen(width, height, pixels, bounds.map(|bound| bound as f64 / token)), 0)
+            }
+            Sizing::Tiles { side, tokens } => {
+                let tiles = tiles(width, height, side);
+                (tokens * if tiles > 1 { tiles + 1 } else { tiles }, 0)
             }
             Sizing::Fixed(tokens) => (tokens, 0),
             Sizing::Pixtral { pixels, side } => {
@@ -100,32 +169,102 @@ impl Tower {
 }
 
 /// Tokens of an image by Qwen's rule, between `least` and `most`.
-fn qwen(width: u64, height: u64, pixels: u64, [least, most]: [u64; 2]) -> u64 {
+fn qwen(width: u64, height: u64, pixels: u64, [least, most]: [f64; 2]) -> u64 {
     let unit = pixels as f64;
     let sides = [width, height].map(|side| side as f64 / unit);
     let rounded = sides.map(|side| side.round_ties_even().max(1.0));
     let area = sides[0] * sides[1];
     let product = |sides: [f64; 2]| (sides[0] * sides[1]) as u64;
-    if product(rounded) > most {
-        let shrink = (area / most as f64).sqrt();
+    if product(rounded) as f64 > most {
+        let shrink = (area / most).sqrt();
         return product(sides.map(|side| (side / shrink).floor().max(1.0)));
     }
-    if product(rounded) < least {
-        let enlarge = (least as f64 / area).sqrt();
+    if (product(rounded) as f64) < least {
+        let enlarge = (least / area).sqrt();
         return product(sides.map(|side| (side * enlarge).ceil()));
     }
     product(rounded)
+}
+
+/// Number of tiles of `side` pixels into which InternVL cuts an image: of the grids of up to 12 tiles the one with the
+/// nearest ratio of sides; among equal ratios a larger grid if the image fills more than half of it.
+fn tiles(width: u64, height: u64, side: u64) -> u64 {
+    let ratio = width as f64 / height.max(1) as f64;
+    let columns = |columns: u64| (1..=INTERN_TILES / columns).map(move |rows| (columns, rows));
+    let mut grids: Vec<(u64, u64)> = (1..=INTERN_TILES).flat_map(columns).collect();
+    grids.sort_by_key(|(columns, rows)| columns * rows);
+    let mut nearest = f64::INFINITY;
+    let mut chosen = 1;
+    for (columns, rows) in grids {
+        let distance = (ratio - columns as f64 / rows as f64).abs();
+        let fills = 2 * u128::from(width) * u128::from(height)
+            > u128::from(side) * u128::from(side) * u128::from(columns * rows);
+        if distance < nearest || distance == nearest && fills {
+            nearest = distance;
+            chosen = columns * rows;
+        }
+    }
+    chosen
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// InternVL's Full HD is 4 × 2 tiles (16:9 is nearer to 2 than to 3:2), 4:3 is 4 × 3 whatever its size, and a small
+    /// square one tile; several have a thumbnail.
+    #[test]
+    fn tiles_by_hand() {
+        let of = |width, height| tiles(width, height, 448);
+        assert_eq!([of(1920, 1080), of(640, 480), of(100, 75), of(100, 100)], [8, 12, 12, 1]);
+    }
+
+    fn made(kind: &str, text: &str, patch: u64, side: u64) -> Tower {
+        let config = serde_json::json!({ "vision_config": {
+            "model_type": kind, "num_hidden_layers": 24, "hidden_size": 1024, "patch_size": patch, "image_size": side
+        }});
+        let keys = Keys::new("config.json", &config).unwrap();
+        Tower::read(&keys, text, 4096).unwrap()
+    }
+
+    /// GLM-4.5V counts two frames: 4000 × 3000 is shrunk by √(2 · 12,000,000 / 9,633,792) = 1.578 to 90 · 67 tokens of
+    /// 28 pixels, 1920 × 1080 has 69 · 39. InternVL's tile has (448 / 28)² = 256 tokens.
+    #[test]
+    fn towers_have_their_processors_rules() {
+        let of = |tower: &Tower, width, height| {
+            tower.tokens_of(ImageSize::Pixels(width, height)).map(|image| image.tokens)
+        };
+        let glm = made("glm4v_moe", "glm4v_moe_text", 14, 336);
+        assert_eq!([of(&glm, 4000, 3000), of(&glm, 1920, 1080)], [Some(90 * 67), Some(69 * 39)]);
+        let intern = made("intern_vit_6b", "qwen2", 14, 448);
+        assert_eq!([of(&intern, 1920, 1080), of(&intern, 120, 90)], [Some(9 * 256), Some(13 * 256)]);
+        assert_eq!(intern.largest, Some(13 * 256));
+        assert_eq!(of(&made("siglip_vision_model", "qwen2", 14, 384), 640, 480), None);
+    }
+
+    /// Qwen2.5-VL with `max_pixels` 1,003,520, 1280 tokens: 4000 × 3000 is shrunk by √(12,000,000 / 1,003,520) = 3.458 to
+    /// 41 · 30 tokens of 28 pixels.
+    #[test]
+    fn processors_bound_images() {
+        let mut tower = made("qwen2_5_vl", "qwen2_5_vl", 14, 448);
+        let size = ImageSize::Pixels(4000, 3000);
+        for text in
+            [r#"{"max_pixels": 1003520}"#, r#"{"size": {"longest_edge": 1003520, "shortest_edge": 3136}}"#]
+        {
+            tower.bound("preprocessor_config.json", text).unwrap();
+            assert_eq!(tower.tokens_of(size).unwrap().tokens, 41 * 30);
+        }
+        assert_eq!(tower.largest, Some(1280));
+        assert!(tower.bound("preprocessor_config.json", r#"{"max_pixels": "many"}"#).is_err());
+        assert_eq!(tower.exceeds(ImageSize::Pixels(100_000, 100)), Some(200));
+        assert_eq!(tower.exceeds(ImageSize::Pixels(20_000, 100)), None);
+    }
+
     /// Qwen3-VL, 32 pixels a token: 1024 × 768 has 32 · 24 tokens. 1920 × 1080 has 60 · 34 (33.75 rounds up). 100 × 100
     /// is enlarged by √(64/9.766) = 2.56 to 8 · 8. 8192 × 8192 would have 65,536 tokens and is halved to 128 · 128.
     #[test]
     fn qwens_rule_by_hand() {
-        let tokens = |width, height| qwen(width, height, 32, [64, 16_384]);
+        let tokens = |width, height| qwen(width, height, 32, [64.0, 16_384.0]);
         assert_eq!([tokens(1024, 768), tokens(1920, 1080)], [768, 2040]);
         assert_eq!([tokens(100, 100), tokens(8192, 8192)], [64, 16_384]);
     }
