@@ -19,7 +19,11 @@ impl Deployment {
         self.encoder()?;
         if let Some(most) = self.model.tower.and_then(|tower| tower.exceeds(size)) {
             let accepted = format!("sides of at most 1 : {most}, as the model's processor accepts");
-            return Err(Error::field("images", "size", "a longer image", accepted));
+            let found = match size {
+                ImageSize::Pixels(width, height) => format!("{width} × {height} pixels"),
+                ImageSize::Tokens(tokens) => format!("{tokens} tokens"),
+            };
+            return Err(Error::field("images", "size", found, accepted));
         }
         self.model.tower.and_then(|tower| tower.tokens_of(size)).ok_or_else(|| {
             let found =

@@ -45,7 +45,8 @@ pub enum TraceFormat {
     BurstGpt,
     /// JSON lines with `conversations`, or with lengths; without times.
     ShareGpt,
-    /// roofcast's CSV: `arrival_s,input_len,output_len[,priority][,session][,max_tokens][,adapter]`.
+    /// roofcast's CSV: `arrival_s,input_len,output_len[,priority][,session][,max_tokens][,adapter]`, and those of vidur
+    /// and ServeGen, which differ in names.
     Own,
     /// CSV `input_length,output_length`, without times.
     Pairs,
@@ -143,6 +144,7 @@ fn detect(place: &str, text: &str) -> Result<TraceFormat> {
         json if json.starts_with('{') => json::detect(json, |line| {
             serde_json::from_value(line).is_ok_and(|line| mooncake::is_vllms(&line))
         }),
+        header if own::form(header, separator(text)).is_some() => Some(TraceFormat::Own),
         header => match header.split(separator(text)).next().unwrap_or_default().trim() {
             "TIMESTAMP" => Some(TraceFormat::Azure),
             "Timestamp" => Some(TraceFormat::BurstGpt),

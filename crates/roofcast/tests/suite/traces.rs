@@ -57,6 +57,21 @@ fn each_format_is_seen_and_read() {
     assert!(!read(sharegpt).unwrap().timed && read(own).unwrap().timed);
 }
 
+/// Other programs' columns in any order, with more of them, and an agent's request whose time is unknown.
+#[test]
+fn columns_of_other_programs_are_read() {
+    for text in [
+        "arrived_at,num_prefill_tokens,num_decode_tokens,num_total_tokens\n0.5,100,20,120\n2,7,1,8\n",
+        "request_id,timestamp,input_tokens,output_tokens\n0,0.5,100,20\n1,2,7,1\n",
+        "timestamp,input_length,output_length\n0.5,100,20\n2,7,1\n",
+        "input_length;output_length;timestamp\n100;20;0.5\n7;1;2\n",
+    ] {
+        assert_eq!(rows(text), [(500.0, 100, 20), (2000.0, 7, 1)], "{text}");
+    }
+    let agent = r#"{"block_size": 64, "requests": [{"t": 0, "think_time": null, "api_time": null, "in": 8, "out": 2}]}"#;
+    assert_eq!(rows(agent), [(0.0, 8, 2)]);
+}
+
 #[test]
 fn equal_block_hashes_are_equal_tokens() {
     let run = |start, length| Run { segment: 0, start, length };

@@ -27,10 +27,8 @@ struct Line {
 #[derive(Deserialize)]
 struct Item {
     t: f64,
-    #[serde(default)]
-    think_time: f64,
-    #[serde(default)]
-    api_time: f64,
+    think_time: Option<f64>,
+    api_time: Option<f64>,
     #[serde(rename = "in", default)]
     input: u64,
     #[serde(rename = "out", default)]
@@ -78,13 +76,14 @@ impl Reader {
                 recording.sessions.push(Session { at, spawned: true, ..child });
                 continue;
             }
-            let wait = recording.seconds(self.line, 1, "think_time", item.think_time.max(0.0))?;
+            let wait =
+                recording.seconds(self.line, 1, "think_time", item.think_time.unwrap_or(0.0).max(0.0))?;
             let wait = if session.turns.is_empty() { Picoseconds::ZERO } else { wait };
             let input = recording.tokens(self.line, 1, "in", item.input)?;
             let output = recording.tokens(self.line, 1, "out", item.output.max(1))?;
             let text = Text::Whole(self.prompt(item, session.turns.len()));
             session.turns.push(Turn { wait, input, output, text, spawns: std::mem::take(&mut spawns) });
-            answered = item.t + item.api_time;
+            answered = item.t + item.api_time.unwrap_or(0.0);
         }
         if session.turns.is_empty() {
             return Err(recording.error(
