@@ -106,11 +106,12 @@ impl Ranks {
     /// The equal steps that start before `horizon` with the prepared one, of the work `loads` of the ranks that are
     /// `busy`.
     fn joint(&mut self, loads: &[StepLoad], busy: &[bool], horizon: Ticks) -> JointSteps {
-        let repeats = |(rank, busy): (&Box<dyn Rank>, &bool)| match *busy {
+        let repeats = |(rank, busy): (&dyn Rank, &bool)| match *busy {
             true => Some(rank.repeats()),
             false => (!rank.is_empty()).then(Repeats::default),
         };
-        let repeats: Vec<Repeats> = self.ranks.iter().zip(busy).filter_map(repeats).collect();
+        let repeats: Vec<Repeats> =
+            self.ranks.iter().map(AsRef::as_ref).zip(busy).filter_map(repeats).collect();
         let most = repeats.iter().map(|repeats| repeats.steps).min().unwrap_or(1);
         let repeats = if most > 1 { repeats } else { Vec::new() };
         let joint = self.price.price(loads, &repeats, self.ranks.len() as u64);
