@@ -39,6 +39,8 @@ pub(super) struct Lru {
     vacant: Vec<Seat>,
     /// Idle chunks by rank, the oldest rank first; in the list of a rank the oldest chunk is last.
     ranks: BTreeMap<u64, Vec<Entry>>,
+    /// The rank to which entries were added last, with its list, which is not in `ranks` meanwhile.
+    open: (u64, Vec<Entry>),
     /// Ranks of requests that have not ended.
     requests: BTreeMap<u64, u64>,
     newest: u64,
@@ -108,7 +110,11 @@ impl Lru {
         let record = &mut self.records[seat as usize];
         record.entries = record.entries.wrapping_add(1);
         let Record { content, rank, place, entries: number, .. } = *record;
-        let list = self.ranks.entry(rank).or_default();
+        if self.open.0 != rank {
+            self.close();
+            self.open = (rank, self.ranks.remove(&rank).unwrap_or_default());
+        }
+        let list = &mut self.open.1;
         if list.len() == list.capacity() {
             list.retain(|entry| entry.is_valid(&self.records));
         }
@@ -117,8 +123,17 @@ impl Lru {
         list.insert(at, Entry { place, content, seat, number });
     }
 
+    /// Returns the open list to its place.
+    fn close(&mut self) {
+        let (rank, list) = std::mem::take(&mut self.open);
+        if !list.is_empty() {
+            self.ranks.insert(rank, list);
+        }
+    }
+
     /// Evicts the `count` oldest idle chunks that are not in `spared`; `None`, and no change, if there are fewer.
     pub(super) fn evict(&mut self, count: usize, spared: &[Seat]) -> Option<Vec<Name>> {
+        self.close();
         self.evictions += 1;
         for seat in spared {
             self.records[*seat as usize].spared = self.evictions;

@@ -74,8 +74,8 @@ pub(super) struct Tier {
     states: BTreeMap<RequestId, State>,
     jobs: BTreeMap<u64, Job>,
     started: u64,
-    /// For each block, the stores in flight that read it although the request does not hold it any more.
-    fences: BTreeMap<Block, BTreeSet<u64>>,
+    /// For each store in flight, the blocks that it reads although the request does not hold them any more.
+    fences: BTreeMap<u64, Vec<Block>>,
     /// For each load job, blocks of aborted requests that the load still writes.
     orphans: BTreeMap<u64, Vec<Block>>,
     /// Contents of the chunks that asynchronous loads in flight transfer.
@@ -157,8 +157,8 @@ impl Tier {
     }
 
     fn fence_blocks(&mut self, job: u64, blocks: &[Block]) {
-        for block in blocks {
-            self.fences.entry(*block).or_default().insert(job);
+        if !blocks.is_empty() {
+            self.fences.entry(job).or_default().extend(blocks);
         }
     }
 }
@@ -203,14 +203,7 @@ impl Scheduler {
                 }
                 None => tier.host.loaded(&job.contents),
             }
-            for block in job.blocks.iter().flatten() {
-                if let Some(jobs) = tier.fences.get_mut(block) {
-                    jobs.remove(number);
-                    if jobs.is_empty() {
-                        tier.fences.remove(block);
-                    }
-                }
-            }
+            tier.fences.remove(number);
             let arrived = job.blocks.is_none() && !job.sync;
             if arrived {
                 job.contents.iter().for_each(|content| {
@@ -316,9 +309,9 @@ impl Scheduler {
             let fresh = |job: &&u64| !tier.transfers.loads.iter().any(|load| load.job == **job);
             tier.transfers.flush.extend(state.jobs.iter().filter(fresh));
         }
-        for (block, jobs) in &tier.fences {
-            if tier.taken.has(*block) {
-                tier.transfers.flush.extend(jobs);
+        for (job, blocks) in &tier.fences {
+            if blocks.iter().any(|block| tier.taken.has(*block)) {
+                tier.transfers.flush.insert(*job);
             }
         }
         let ended = std::mem::take(&mut tier.ended);
