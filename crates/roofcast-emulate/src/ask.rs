@@ -7,7 +7,7 @@
 mod bounds;
 mod embeddings;
 mod llama_cpp;
-mod messages;
+pub(crate) mod messages;
 mod responses;
 mod sglang;
 

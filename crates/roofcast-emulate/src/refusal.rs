@@ -185,6 +185,12 @@ impl Refusal {
         }
     }
 
+    /// Body in Anthropic's form (`AnthropicErrorResponse` of `entrypoints/anthropic/protocol.py` of vLLM 0.32).
+    pub(crate) fn written_anthropic(&self) -> Value {
+        let kind = self.body.pointer("/error/type").and_then(Value::as_str).unwrap_or("api_error");
+        json!({"type": "error", "error": {"type": kind, "message": self.message()}})
+    }
+
     /// Body in the form of SGLang 0.5.23 (`create_error_response` of `entrypoints/openai/serving_base.py`): the error
     /// object itself is the body.
     fn written_sglang(&self) -> Value {

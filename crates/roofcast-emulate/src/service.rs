@@ -46,6 +46,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Version of vLLM whose API is imitated.
 pub(crate) const VERSION: &str = "0.32.0";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Path that counts the tokens of a message, in Anthropic's API.
+const COUNT_TOKENS: &str = "/v1/messages/count_tokens";
 /// Prefix of the paths that change the server.
 const ADMIN: &str = "/admin";
 /// Path of the fault that applies to all requests.
@@ -186,6 +188,7 @@ impl Service {
             "/v1/chat/completions" => self.complete(Endpoint::Chat, &parts.headers, body).await,
             "/v1/responses" => self.complete(Endpoint::Responses, &parts.headers, body).await,
             "/v1/messages" => self.complete(Endpoint::Messages, &parts.headers, body).await,
+            COUNT_TOKENS => self.count_tokens(&self.read(&parts.headers, body).await?),
             "/v1/embeddings" => self.complete(Endpoint::Embeddings, &parts.headers, body).await,
             "/openapi.json" => Ok(said(&self.description())),
             "/metrics" => Ok(self.metrics()),
@@ -231,6 +234,7 @@ impl Service {
             | "/v1/chat/completions"
             | "/v1/responses"
             | "/v1/messages"
+            | COUNT_TOKENS
             | "/v1/embeddings" => Some(&[Method::POST]),
             "/metrics" | "/v1/models" => Some(&[Method::GET]),
             "/openapi.json" if self.settings.dialect != Dialect::LlamaCpp => Some(&[Method::GET]),
@@ -357,6 +361,14 @@ impl Service {
         Ok(self.tokenizer().spelled(&tokens.ok_or_else(wrong)?))
     }
 
+    /// The number of prompt tokens of a body of `/v1/messages`.
+    fn count_tokens(&self, body: &[u8]) -> Answered {
+        let fields = Fields::parse(body)?;
+        self.model(fields.string("model")?)?;
+        let prompt = ask::messages::prompt(&fields, self.tokenizer())?;
+        Ok(said(&json!({ "input_tokens": prompt.len() })))
+    }
+
     fn detokenize(&self, body: &[u8]) -> Answered {
         Ok(said(&json!({ "prompt": self.detokenized(body)? })))
     }
@@ -370,8 +382,12 @@ impl server::Service for Service {
         let shares =
             request.headers().contains_key(header::ORIGIN) && !request.uri().path().starts_with(ADMIN);
         let id = self.settings.echo_request_id.then(|| given.or_else(fresh_id)).flatten();
+        let anthropic = request.uri().path().starts_with("/v1/messages");
         let mut response = match self.route(request).await {
             Ok(response) => response,
+            Err(refusal) if anthropic => {
+                whole(refusal.status, "application/json", refusal.written_anthropic().to_string().into())
+            }
             Err(refusal) => refused(&refusal, self.settings.dialect),
         };
         if shares {
@@ -399,6 +415,7 @@ fn takes_json(path: &str) -> bool {
         "/v1/chat/completions",
         "/v1/responses",
         "/v1/messages",
+        COUNT_TOKENS,
         "/v1/embeddings",
         "/v1/load_lora_adapter",
         "/v1/unload_lora_adapter",

@@ -84,6 +84,20 @@ fn bench_reads_every_endpoint() {
     }
 }
 
+/// Anthropic's clients count tokens before they ask, and read its form of errors.
+#[test]
+fn tokens_and_errors_are_anthropics() {
+    let server = Server::start(TINY, "");
+    let body = json!({"messages": [{"role": "user", "content": "the end of"}], "max_tokens": 2});
+    let counted = posted(&server, "/v1/messages/count_tokens", &body);
+    let answer = posted(&server, "/v1/messages", &body);
+    assert_eq!(counted["input_tokens"], answer["usage"]["input_tokens"]);
+    let refused = server.post("/v1/messages", r#"{"messages": []}"#);
+    let error = refused.json();
+    assert_eq!((refused.status, &error["type"]), (400, &json!("error")));
+    assert!(error["error"]["type"].is_string() && error["error"]["message"].is_string(), "{error}");
+}
+
 /// Anthropic's message in one piece and as events, and its required bound on tokens.
 #[test]
 fn messages_are_anthropics() {
