@@ -74,6 +74,42 @@ fn newer_measurements_are_forecast() {
 
 const HEADER: &str = "kind,model,hardware,gpus,tp,ep,attention_dp,engine,engine_version,weights,kv_cache,input_len,output_len,concurrency,request_rate,ttft_ms,tpot_ms\n";
 
+/// Formats of weights in the words of sources; the last row states none.
+const WEIGHTS: [&str; 32] = [
+    "bf16",
+    "BF16",
+    "fp16",
+    "fp8",
+    "FP8-dynamic",
+    "fp8_e4m3",
+    "nvfp4",
+    "NVFP4A16",
+    "mxfp4",
+    "mxfp8",
+    "w4a16",
+    "w8a8",
+    "w8a8-int8",
+    "w8a16",
+    "int4",
+    "int8",
+    "awq",
+    "awq-int4",
+    "gptq-int4",
+    "gptq-int8",
+    "bnb-4bit",
+    "nf4",
+    "q4_k_m",
+    "Q4_K_XL",
+    "ud-q4_k_xl",
+    "q6_k",
+    "q5_k_m",
+    "q8_0",
+    "q4_0",
+    "q3_k_m",
+    "iq4_xs",
+    "",
+];
+
 /// Formats, versions and rates in the words of their sources.
 #[test]
 fn labels_as_sources_write_them_are_forecast() {
@@ -82,40 +118,7 @@ fn labels_as_sources_write_them_are_forecast() {
         format!("closed_loop,{llama},h100-sxm,1,1,,,vllm,{version},{weights},{kv},512,64,4,,5000,500\n")
     };
     let mut lines = String::new();
-    for weights in [
-        "bf16",
-        "BF16",
-        "fp16",
-        "fp8",
-        "FP8-dynamic",
-        "fp8_e4m3",
-        "nvfp4",
-        "NVFP4A16",
-        "mxfp4",
-        "mxfp8",
-        "w4a16",
-        "w8a8",
-        "w8a8-int8",
-        "w8a16",
-        "int4",
-        "int8",
-        "awq",
-        "awq-int4",
-        "gptq-int4",
-        "gptq-int8",
-        "bnb-4bit",
-        "nf4",
-        "q4_k_m",
-        "Q4_K_XL",
-        "ud-q4_k_xl",
-        "q6_k",
-        "q5_k_m",
-        "q8_0",
-        "q4_0",
-        "q3_k_m",
-        "iq4_xs",
-        "",
-    ] {
+    for weights in WEIGHTS {
         lines += &served(weights, "", "0.11.0");
     }
     for kv in ["auto", "bf16", "fp16", "f16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"] {

@@ -215,6 +215,39 @@ fn no_drafts_are_no_speculation() {
     assert_eq!(none.activity.drafted_tokens, 0);
 }
 
+/// Asserts that a run with these keys of `[engine.speculative]` is refused with these words.
+fn refused(keys: &str, parts: [&str; 2]) {
+    let message = run(1, 4, &format!("[engine.speculative]\n{keys}")).unwrap_err().to_string();
+    for part in parts {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+}
+
+/// N-grams need the share of steps that they draft in; a draft model drafts after every step.
+#[test]
+fn shares_of_drafting_steps_are_checked() {
+    for (keys, parts) in [
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\nmethod = \"ngram\"\n",
+            ["draft_share", "drafts / (generated - accepted"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_share = 1.5\ndraft_cost = 0.0\n",
+            ["draft_share", "1.5"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_share = 0.5\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
+            ["draft_share", "drafts after every step"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\nmethod = \"ngram\"\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
+            ["method", "one of the two"],
+        ),
+    ] {
+        refused(keys, parts);
+    }
+}
+
 #[test]
 fn what_cannot_be_drafted_is_refused() {
     for (keys, parts) in [
@@ -232,22 +265,6 @@ fn what_cannot_be_drafted_is_refused() {
         (
             "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
             ["draft_model", "together with draft_cost"],
-        ),
-        (
-            "num_speculative_tokens = 2\nacceptance_rate = 0.5\nmethod = \"ngram\"\n",
-            ["draft_share", "drafts / (generated - accepted"],
-        ),
-        (
-            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_share = 1.5\ndraft_cost = 0.0\n",
-            ["draft_share", "1.5"],
-        ),
-        (
-            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_share = 0.5\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
-            ["draft_share", "drafts after every step"],
-        ),
-        (
-            "num_speculative_tokens = 2\nacceptance_rate = 0.5\nmethod = \"ngram\"\ndraft_model = \"Qwen/Qwen3-0.6B\"\n",
-            ["method", "one of the two"],
         ),
         ("num_speculative_tokens = 2\ndraft_cost = 0.1\n", ["engine.speculative", "acceptance_rate"]),
         (
@@ -283,10 +300,7 @@ fn what_cannot_be_drafted_is_refused() {
             ["draft_model", "draft_cost where"],
         ),
     ] {
-        let message = run(1, 4, &format!("[engine.speculative]\n{keys}")).unwrap_err().to_string();
-        for part in parts {
-            assert!(message.contains(part), "{part} is not in {message}");
-        }
+        refused(keys, parts);
     }
 }
 

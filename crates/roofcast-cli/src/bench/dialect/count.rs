@@ -26,7 +26,7 @@ impl Visitor<'_> for Count {
     }
 
     fn visit_f64<E: Error>(self, n: f64) -> Result<Option<u64>, E> {
-        let whole = n >= 0.0 && n <= 1e15 && n.fract() == 0.0;
+        let whole = (0.0..=1e15).contains(&n) && n.fract() == 0.0;
         if whole { Ok(Some(n as u64)) } else { Err(E::invalid_value(Unexpected::Float(n), &self)) }
     }
 
