@@ -327,7 +327,7 @@ pub fn timed(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accele
     Some(Timed { engine: engine.clone(), version: version.clone(), accelerator: chip.clone() })
 }
 
-/// First candidate for the GEMMs of a layer.
+/// First candidate for the GEMMs of a layer, or for its experts, in any of the formats of `weights`.
 fn first<'a>(
     times: &'a KernelTimes,
     engine: &'a Release,
@@ -336,7 +336,10 @@ fn first<'a>(
 ) -> Option<MeasuredKernel<'a>> {
     let KernelTimes::Measured { profiles, .. } = times else { return None };
     let kernels = Asking { chip, engine, ep: 1, kernel: None };
-    let of =
-        |table| candidates(&kernels, profiles, table, formats(&kernels, table, weights)).into_iter().next();
+    let of = |table| {
+        let timed =
+            |part| candidates(&kernels, profiles, table, formats(&kernels, table, part)).into_iter().next();
+        weights.split('+').find_map(timed)
+    };
     of(KernelTable::Gemm).or_else(|| of(KernelTable::Experts))
 }

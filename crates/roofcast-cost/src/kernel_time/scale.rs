@@ -14,7 +14,7 @@ use crate::profile::{Curve, KernelTable, Profiles};
 use roofcast_ask::spec::EngineKind;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::model::OperatorKind;
-use roofcast_facts::precision::Dtype;
+use roofcast_facts::precision::{Dtype, WeightFormat};
 
 /// Seconds of a GEMM with hardly any work: the shortest in tables of cuBLAS, CUTLASS and DeepGEMM on H100 to B300
 /// take 2 to 5 µs.
@@ -46,6 +46,16 @@ fn format(name: &str) -> (f64, Dtype) {
         "gptq-int4" => (4.16, Dtype::Bf16),
         _ => (16.0, Dtype::Bf16),
     }
+}
+
+/// Of a checkpoint's formats, joined by `+`, the one whose weights are as wide as an operator's, which have `bits` each.
+fn part(joined: &str, bits: f64) -> &str {
+    let width = |name: &str| match name.trim_end_matches("-weight-only").parse() {
+        Ok(WeightFormat::Uniform(format)) => format.width.as_f64(),
+        _ => format(name).0,
+    };
+    let apart = |name: &&str| (width(name) - bits).abs();
+    joined.split('+').min_by(|a, b| apart(a).total_cmp(&apart(b))).unwrap_or(joined)
 }
 
 /// Peak FLOP/s of `chip` in `dtype`, or in 16 bits if the chip lacks `dtype`. A rate that is halved by accumulation
@@ -89,16 +99,18 @@ pub(super) fn experts_shape(experts: &RoutedExperts) -> [f64; 6] {
 }
 
 impl Kernels<'_> {
-    /// Format in which an operator's kernel is looked up: the deployment's weight format, or 16 bits.
+    /// Format in which an operator's kernel is looked up: the deployment's weight format, of several the one of the
+    /// operator's width, or 16 bits.
     pub(super) fn format_of<'a>(&'a self, operator: &Operator) -> &'a str {
         let by_bits = operator.bits();
+        let weights = by_bits.map_or(self.weights, |bits| part(self.weights, bits));
         match by_bits {
             Some(bits) if bits >= 15.9 => "bf16",
             // Many 4-bit checkpoints keep attention in 8 bits.
-            Some(bits) if bits > 7.0 && matches!(self.weights, "nvfp4" | "mxfp4") => "fp8",
+            Some(bits) if bits > 7.0 && matches!(weights, "nvfp4" | "mxfp4") => "fp8",
             _ if operator.kind.is_unquantized() => "bf16",
-            _ if self.weights == "mxfp4" && operator.dtype == Dtype::Fp8 => "mxfp4-mxfp8",
-            _ => self.weights,
+            _ if weights == "mxfp4" && operator.dtype == Dtype::Fp8 => "mxfp4-mxfp8",
+            _ => weights,
         }
     }
 
@@ -273,6 +285,15 @@ mod tests {
         let twice = scaled(&curve, false, 3e-6, |_| (2e-6, 1e-6)).at(1.0);
         assert!((twice / 23e-6 - 1.0).abs() < 1e-12, "{twice}");
         assert_eq!(scaled(&curve, true, 3e-6, |_| (2e-6, 1e-6)).at(1.0), 13e-6);
+    }
+
+    /// DeepSeek-V4's products have 8 bits and a scale for each 128 · 128 of them, its experts 4 bits and a scale of 8 for
+    /// each 32: 4.25.
+    #[test]
+    fn several_formats_are_told_by_their_width() {
+        assert_eq!([8.0, 4.25].map(|bits| part("fp8-block+mxfp4", bits)), ["fp8-block", "mxfp4"]);
+        assert_eq!([8.0, 4.5].map(|bits| part("nvfp4-weight-only+fp8", bits)), ["fp8", "nvfp4-weight-only"]);
+        assert_eq!(part("gptq-int4", 8.0), "gptq-int4");
     }
 
     /// 8 is three octaves above 1, and 3 is 1.585 octaves above 1.
