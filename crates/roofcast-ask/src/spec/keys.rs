@@ -244,7 +244,7 @@ keys! {
     vllm("engine.vllm.prefill_schedule_interval", "prefill-schedule-interval", Whole, "steps from one prefill to the next while requests decode; before vLLM 0.33 only in data-parallel engines"),
     vllm("engine.vllm.long_prefill_token_threshold", "long-prefill-token-threshold", Whole, "most tokens of one prompt in a step while others wait; 0 is no bound"),
     vllm("engine.vllm.async_scheduling", "async-scheduling", Switch, "whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"),
-    vllm("engine.vllm.api_server_count", "api-server-count", Whole, "processes of vLLM's HTTP server, each of which reads its requests one after the other [default: 1]"),
+    vllm("engine.vllm.api_server_count", "api-server-count", Whole, "processes of vLLM's HTTP server, each of which reads its requests one after the other [default: one, from 0.15 on one for each data-parallel rank]"),
     vllm("engine.vllm.kv_offloading_size", "kv-offloading-size", Real, "GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"),
     vllm("engine.vllm.kv_offloading_backend", "kv-offloading-backend", Word, "vLLM's connector that keeps KV in host memory: native [default: native]"),
     vllm("engine.vllm.kv_offloading_eviction_policy", "kv-offloading-eviction-policy", Word, "order in which KV is evicted from the host, the connector's eviction_policy: lru, arc [default: lru]"),

@@ -71,9 +71,16 @@ impl Ingest {
     }
 }
 
-/// Number of processes of a replica's server.
+/// First version of vLLM that starts a process of its server for each data-parallel rank: 0.15.1 logs it (`ServeSubcommand.cmd`
+/// in `entrypoints/cli/serve.py`).
+const PROCESSES_BY_RANK: &str = "0.15.0 (2026-01)";
+
+/// Number of processes of a replica's server: as asked for, else one, or one for each data-parallel rank of a newer vLLM.
 fn processes(deployment: &Deployment) -> usize {
-    deployment.engine.vllm().and_then(|own| own.api_server_count).map_or(1, |count| count.max(1) as usize)
+    let Some(vllm) = deployment.engine.vllm() else { return 1 };
+    let by_rank = deployment.engine.is_since(PROCESSES_BY_RANK);
+    let usual = if by_rank { deployment.parallelism.attention_dp } else { 1 };
+    vllm.api_server_count.unwrap_or(usual).max(1) as usize
 }
 
 /// A request on its way through a server.
@@ -244,5 +251,23 @@ mod tests {
         let after = |readings: u64| (0..readings).fold(one.latency, |sum, _| sum + each);
         let [in_turn, by_two] = [[1, 2, 3, 4], [1, 1, 2, 2]].map(|turns| turns.map(after));
         assert_eq!((left(&mut two), left(&mut one)), (by_two, in_turn));
+    }
+
+    /// Two data-parallel ranks have two processes from vLLM 0.15 on, unless the command says one.
+    #[test]
+    fn data_parallel_ranks_have_a_process_each() {
+        let catalog = Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        for (version, asked, count) in [("0.14.0", None, 1), ("0.15.1", None, 2), ("0.15.1", Some(1), 1)] {
+            let mut options = DeploymentOptions::default();
+            options.engine.version = Some(version.to_owned());
+            options.engine.vllm.api_server_count = asked;
+            options.parallelism.tp = Some(1);
+            options.parallelism.attention_dp = Some(2);
+            let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
+            assert_eq!(processes(&deployment), count, "{version} {asked:?}");
+        }
     }
 }
