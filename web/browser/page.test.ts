@@ -265,7 +265,12 @@ it("a run is that of the command it shows, and two stand side by side", async ()
   // What was asked otherwise, and by how much each figure changed.
   expect(await page.locator("#compared").textContent()).toContain("workload.arrivals.rate: 8, kept 4");
   const served = page.locator("#compared tbody tr").first().locator("td");
-  expect(await page.locator(".question").first().textContent()).toBe("8.00 requests/s, 300 prompt and 60 output tokens on average; SLO: TTFT p99 ≤ 1000 ms, TPOT p99 ≤ 30 ms");
+  // The load is that of the requests which were drawn.
+  const told = shell((await page.locator(".command pre").first().textContent()) ?? "") as Record<string, number>;
+  const mean = (total: string) => Math.round((told[total] ?? 0) / (told["completed"] ?? 1));
+  const drawn = (total: string, what: string) => `${mean(total)} ${what} \\(p50 \\d+, p99 \\d+\\)`;
+  const load = `8\\.00 requests/s, ${drawn("total_input_tokens", "prompt")} and ${drawn("total_output_tokens", "output")} tokens on average`;
+  expect(await page.locator(".question").first().textContent()).toMatch(new RegExp(`^${load}; SLO: TTFT p99 ≤ 1000 ms, TPOT p99 ≤ 30 ms$`));
   const [, now, then, change] = await served.allTextContents();
   expect(change).toBe(`+${Math.round((100 * Number(now)) / Number(then) - 100)} %`);
   await shot(page, "serve-compared");
