@@ -182,7 +182,8 @@ class DeploymentFlags(TypedDict, total=False):
     async_scheduling: bool | None
     """Whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"""
     api_server_count: int | None
-    """Processes of vLLM's HTTP server, each of which reads its requests one after the other [default: one, from 0.15 on one for each data-parallel rank]"""
+    """Processes of vLLM's HTTP server, each of which reads its requests one after the other [default: one, from 0.15 on
+    one for each data-parallel rank]"""
     kv_offloading_size: float | None
     """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
     kv_offloading_backend: Word | None
@@ -601,7 +602,8 @@ class PlanFlags(TypedDict, total=False):
     async_scheduling: bool | None
     """Whether two batches are in flight, vLLM's AsyncScheduler [default: from 0.14 on new requests wait as with it]"""
     api_server_count: int | None
-    """Processes of vLLM's HTTP server, each of which reads its requests one after the other [default: one, from 0.15 on one for each data-parallel rank]"""
+    """Processes of vLLM's HTTP server, each of which reads its requests one after the other [default: one, from 0.15 on
+    one for each data-parallel rank]"""
     kv_offloading_size: float | None
     """GiB of host memory, over all ranks of an engine, in which vLLM also keeps KV cache [default: 0]"""
     kv_offloading_backend: Word | None
