@@ -1,4 +1,4 @@
-//! Tells the tests whether the data folder is beside the checkout: without it, those that read it count as ignored.
+//! Sets `cfg(shared_data)` if the data folder is next to the checkout: without it, tests that read the folder count as ignored.
 
 use std::io::Write;
 use std::path::Path;

@@ -348,7 +348,19 @@ mod tests {
         assert!(bands.windows(2).all(|pair| pair[0].is_around(pair[1])), "{bands:?}");
     }
 
-    /// vLLM 0.11 that schedules ahead has the host's times of 0.14, and 0.14 that does not those of 0.13.
+    /// DeepSeek-V4 has products in `fp8-block` and experts in `mxfp4`, both of which were timed on a B200.
+    #[test]
+    fn several_formats_rest_on_the_kernels_of_each() {
+        let catalog = Catalog::embedded().unwrap();
+        let model = Arc::new(catalog.named("deepseek-ai/DeepSeek-V4-Flash").unwrap().model().unwrap());
+        let chip = Arc::new(catalog.accelerator("b200-sxm").unwrap().clone());
+        let deployment = Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap();
+        assert_eq!(deployment.weights, "fp8-block+mxfp4");
+        let evidence = Calibration::embedded().unwrap().evidence(&CalibrationKey::of(&deployment));
+        assert_ne!(evidence, Evidence::Nothing);
+    }
+
+    /// vLLM 0.11 with `--async-scheduling` has the host times of 0.14, and 0.14 without it has the host times of 0.13.
     #[test]
     fn scheduling_ahead_has_its_own_host_times() {
         let catalog = Catalog::embedded().unwrap();

@@ -244,7 +244,7 @@ impl Response {
         usage.map_or(0, |usage| usage.reasoning_tokens.min(usage.completion_tokens.saturating_sub(1)))
     }
 
-    /// What the stream showed, in comparison with the server's counts.
+    /// Tokens and events of the stream that differ from the server's counts.
     pub(super) fn shown(&self) -> Shown {
         Shown { chunks: self.chunks, first: self.first, hidden: self.hidden(), passed_over: self.passed_over }
     }

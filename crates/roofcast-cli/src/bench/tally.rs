@@ -73,7 +73,7 @@ impl Tally {
         }
     }
 
-    /// Adds what the stream of a completed answer shows, in comparison with the server's counts.
+    /// Adds the differences between the stream of a completed answer and the server's counts.
     fn add_shown(&mut self, asked: &Asked) {
         let (shown, record) = (asked.shown, &asked.record);
         self.passed_over += shown.passed_over;

@@ -54,8 +54,8 @@ fn part(joined: &str, bits: f64) -> &str {
         Ok(WeightFormat::Uniform(format)) => format.width.as_f64(),
         _ => format(name).0,
     };
-    let apart = |name: &&str| (width(name) - bits).abs();
-    joined.split('+').min_by(|a, b| apart(a).total_cmp(&apart(b))).unwrap_or(joined)
+    let difference = |name: &&str| (width(name) - bits).abs();
+    joined.split('+').min_by(|a, b| difference(a).total_cmp(&difference(b))).unwrap_or(joined)
 }
 
 /// Peak FLOP/s of `chip` in `dtype`, or in 16 bits if the chip lacks `dtype`. A rate that is halved by accumulation
@@ -287,8 +287,8 @@ mod tests {
         assert_eq!(scaled(&curve, true, 3e-6, |_| (2e-6, 1e-6)).at(1.0), 13e-6);
     }
 
-    /// DeepSeek-V4's products have 8 bits and a scale for each 128 · 128 of them, its experts 4 bits and a scale of 8 for
-    /// each 32: 4.25.
+    /// A weight of DeepSeek-V4's products has 8 bits; one of its experts has 4, and a scale of 8 bits for each 32 weights:
+    /// 4.25.
     #[test]
     fn several_formats_are_told_by_their_width() {
         assert_eq!([8.0, 4.25].map(|bits| part("fp8-block+mxfp4", bits)), ["fp8-block", "mxfp4"]);

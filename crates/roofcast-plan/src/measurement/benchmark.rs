@@ -150,7 +150,7 @@ fn point(
     })
 }
 
-/// Metrics of a point without the zeros of what was not measured: without streaming there is no first token, and with
+/// Metrics of a point without zeros that stand for no measurement: without streaming there is no first token, and with
 /// one output token no time per further token. Refuses points beyond any server, and points without metrics.
 pub(super) fn check_point(
     place: &str,

@@ -208,7 +208,8 @@ mod tests {
         Content::own(number, 0)
     }
 
-    /// 1 → 2 → 3 and 1 → 4. Without use of 2 and 3 their numbers are given again, while 1 stays as what is before 4.
+    /// Content 2 follows 1 and 3 follows 2; 4 follows 1, too. When nothing uses 2 and 3 any more, their numbers are given
+    /// again; 1 keeps its number, because 4 follows it.
     #[test]
     fn contents_keep_their_names_while_in_use() {
         let mut names = Names::default();

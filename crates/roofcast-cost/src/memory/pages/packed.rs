@@ -72,7 +72,7 @@ pub(super) fn pool(deployment: &Deployment, stage: usize) -> Option<(Bytes, Vec<
     Some((Bytes(block), buckets.iter().zip(groups).map(class).collect()))
 }
 
-/// Buckets of a stage, that of entries first.
+/// Buckets of a stage; the bucket of entries is the first.
 fn buckets(deployment: &Deployment, stage: usize) -> Option<Vec<Bucket>> {
     let mut buckets: BTreeMap<(Kept, u64), BTreeMap<u64, u64>> = BTreeMap::new();
     let plain = deployment.kv.width.as_f64() > 8.0;
