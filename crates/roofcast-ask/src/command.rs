@@ -195,7 +195,7 @@ mod tests {
     use toml::Table;
 
     /// The spec that the settings of command `text` give, starting from an empty spec.
-    fn spec(text: &str) -> Table {
+    pub(super) fn spec(text: &str) -> Table {
         lay(Table::new(), &read(text).unwrap().settings).unwrap()
     }
 

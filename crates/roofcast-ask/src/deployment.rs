@@ -219,9 +219,10 @@ impl Deployment {
         };
         let memory_used = memory_used(&accelerator, options.memory_used_gib)?;
         let model = states::stored(model, &options.engine)?;
-        let parallelism = Parallelism::resolve(&options.parallelism, &model)?;
-        let mut assumptions = model.assumptions.clone();
         let named = options.engine.name.as_deref().map(EngineKind::of).filter(|_| !options.ideal);
+        let by_layers = named == Some(EngineKind::LlamaCpp);
+        let parallelism = Parallelism::resolve(&options.parallelism, &model, by_layers)?;
+        let mut assumptions = model.assumptions.clone();
         support::check_chip(named, &accelerator)?;
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
         if !options.ideal {

@@ -34,11 +34,15 @@ impl Parallelism {
         self.tp * self.attention_dp
     }
 
-    /// Resolves a user's request; absent degrees are derived, see [`RequestedParallelism`].
-    pub(crate) fn resolve(request: &RequestedParallelism, model: &Model) -> Result<Parallelism> {
+    /// Resolves a user's request; absent degrees are derived, see [`RequestedParallelism`]. `by_layers` is true if the
+    /// engine gives layers to the accelerators of a replica unless it is told otherwise.
+    pub(crate) fn resolve(
+        request: &RequestedParallelism,
+        model: &Model,
+        by_layers: bool,
+    ) -> Result<Parallelism> {
         let bad =
             |field: &str, found: u64, accepted: String| Error::field("parallelism", field, found, accepted);
-        let pp = request.pp.unwrap_or(1);
         let named = [
             ("tp", request.tp),
             ("pp", request.pp),
@@ -52,14 +56,19 @@ impl Parallelism {
                 return Err(bad(field, v, "1 to 65536".into()));
             }
         }
-        let rest =
-            request.pp.unwrap_or(1) * request.attention_dp.unwrap_or(1) * request.replicas.unwrap_or(1);
+        let replicated = (request.attention_dp.unwrap_or(1) * request.replicas.unwrap_or(1)).max(1);
+        let pp = match (request.pp, request.tp, request.count) {
+            (Some(pp), ..) => pp,
+            (None, None, Some(count)) if by_layers => most_stages(model, count / replicated),
+            _ => 1,
+        };
+        let rest = pp * replicated;
         let several = |degree: Option<u64>| degree.is_some_and(|degree| degree > 1);
         let tp = match (request.tp, request.count) {
             (Some(tp), _) => tp,
             // With expert parallelism and without tp, every rank is an attention data-parallel rank.
             (None, Some(_)) if several(request.ep) || several(request.attention_dp) => 1,
-            (None, Some(count)) => widest_tp(model, count / rest.max(1)),
+            (None, Some(count)) => widest_tp(model, count / rest),
             (None, None) => 1,
         };
         let ep = request.ep.unwrap_or(1);
@@ -111,7 +120,7 @@ impl Parallelism {
 /// Degrees of parallelism that a user requests; `None` for a derived degree.
 ///
 /// If only `count` is given, `tp` is the widest degree that divides both `count` and the model's heads, and the other
-/// accelerators form further replicas.
+/// accelerators form further replicas; under an engine that splits by layers, each accelerator is a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RequestedParallelism {
     /// Total number of accelerators.
@@ -131,6 +140,12 @@ pub struct RequestedParallelism {
 /// Heads of the model that `tp` ranks cannot divide, if there are any.
 pub fn indivisible(model: &Model, tp: u64) -> Option<Indivisible> {
     model.layers.iter().find_map(|layer| layer.mixer.indivisible(tp))
+}
+
+/// Largest number of pipeline stages that divides `count` and that the model's layers can fill.
+fn most_stages(model: &Model, count: u64) -> u64 {
+    let most = model.most_stages().clamp(1, count.max(1));
+    (1..=most).rev().find(|stages| count.is_multiple_of(*stages)).unwrap_or(1)
 }
 
 /// Highest degree of tensor parallelism that divides both `count` and the model's heads.

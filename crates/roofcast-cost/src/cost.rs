@@ -244,8 +244,9 @@ impl Breakdown {
             if bound == Bottleneck::Compute {
                 all.compute_bound += limit;
             }
-            all.weights += demand.weight_bytes * layers / bandwidth;
-            all.kv += demand.kv_bytes * layers / bandwidth;
+            let part = ideal.model.pipelined(pass);
+            all.weights += demand.weight_bytes * layers / bandwidth * part;
+            all.kv += demand.kv_bytes * layers / bandwidth * part;
             all.flops += ideal.computing(index, pass);
             let found = OperatorCost::of(operator, demand.times(layers), limit, bound);
             match all.operators.iter_mut().find(|o| o.name == found.name && o.dtype == found.dtype) {

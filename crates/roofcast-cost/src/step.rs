@@ -8,11 +8,12 @@
 //! decodes and every pp-th chunk of the prompts. The step ends when the longest microbatch has passed all stages:
 //! shorter microbatches wait for it, and so do stages without a microbatch if there are too few sequences. This is
 //! exact if stages and microbatches are equal; chunks of one prompt in several microbatches at one time are not
-//! modelled.
+//! modelled. Stages of llama.cpp take turns (`step/stages.rs`).
 
 mod kernels;
 mod launched;
 mod pass;
+mod stages;
 
 use crate::operator::collective::Links;
 use crate::operator::exchange::Overlap;
@@ -26,6 +27,7 @@ use roofcast_ask::spec::EngineKind;
 use roofcast_facts::batch::{Batch, Seen, Sequences};
 use roofcast_facts::model::{Dense, Ffn, Layer};
 use roofcast_facts::units::ByteRate;
+pub use stages::Stages;
 use std::borrow::Cow;
 
 /// Work of a deployment's forward pass.
@@ -45,6 +47,8 @@ pub struct StepModel {
     pub(crate) bandwidth: ByteRate,
     /// Degrees of parallelism over which sequences are divided.
     pub parallelism: Parallelism,
+    /// Pipeline stages that work at one time.
+    pub stages: Stages,
 }
 
 /// Quantities of a step outside operators, by which the times of an engine are multiplied.
@@ -132,7 +136,13 @@ impl StepModel {
             overlap: Overlap::of(deployment),
             bandwidth: deployment.bandwidth(),
             parallelism: deployment.parallelism,
+            stages: Stages::of(deployment),
         }
+    }
+
+    /// Part of the time of all stages, one after the other, that `pass` takes.
+    pub(crate) fn pipelined(&self, pass: &Pass) -> f64 {
+        self.stages.part(pass.rows, pass.has_prompts())
     }
 
     /// Microbatches of one replica's step: `n` sequences that decode one token each, and `chunks`.
@@ -142,9 +152,10 @@ impl StepModel {
         contexts: Contexts<'a>,
         chunks: &'a [Sequences],
     ) -> impl Iterator<Item = Pass<'a>> {
-        let stages = self.parallelism.pp;
-        (0..stages.min(1 + chunks.len() as u64)).map(move |stage| {
-            let chunks = if stages == 1 { Cow::Borrowed(chunks) } else { dealt(chunks, stages, stage) };
+        let microbatches = self.stages.microbatches;
+        (0..microbatches.min(1 + chunks.len() as u64)).map(move |number| {
+            let chunks =
+                if microbatches == 1 { Cow::Borrowed(chunks) } else { dealt(chunks, microbatches, number) };
             self.pass(n, contexts.clone(), chunks)
         })
     }
@@ -157,15 +168,16 @@ impl StepModel {
             groups.partition(|g| !g.is_prompt() && g.new == 1);
         let n = decodes.iter().map(|s| s.count).sum();
         let contexts = Contexts::Groups(Cow::Owned(decodes));
-        let stages = self.parallelism.pp;
-        (0..stages).map(|stage| self.pass(n, contexts.clone(), dealt(&chunks, stages, stage))).collect()
+        let microbatches = self.stages.microbatches;
+        let dealt = |number| dealt(&chunks, microbatches, number);
+        (0..microbatches).map(|number| self.pass(n, contexts.clone(), dealt(number))).collect()
     }
 
     /// Creates a microbatch with its part of the `n` decoding sequences and with `chunks`.
     #[inline(always)]
     pub fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
-        let Parallelism { pp, attention_dp: ranks, .. } = self.parallelism;
-        let one = part(n, pp);
+        let ranks = self.parallelism.attention_dp;
+        let one = part(n, self.stages.microbatches);
         let rank = |rows: u64| part(rows, ranks);
         let (mut new, mut sampled, mut sampling, mut longest, mut ends) = (0, 0, 0, 0, false);
         for chunk in chunks.iter() {
@@ -180,7 +192,8 @@ impl StepModel {
         let decodes = rank(one);
         let contexts = match contexts {
             Contexts::Groups(groups) => {
-                let local = |s: &Sequences| Sequences { count: rank(part(s.count, pp)), ..*s };
+                let local =
+                    |s: &Sequences| Sequences { count: rank(part(s.count, self.stages.microbatches)), ..*s };
                 Contexts::Groups(groups.iter().map(local).collect())
             }
             seen => seen,

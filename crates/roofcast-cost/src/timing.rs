@@ -159,14 +159,17 @@ impl Timing {
             (Form::Context(form), _) => self.context(operator, form, &kernel.rates, pass),
             (Form::Lookup { .. }, _) => kernel.rates.time(self.demand(index, pass)),
         };
-        let layers = number(operator.layers);
+        let sampled = matches!(operator.form, Form::Product { rows: Rows::Sampled, .. });
+        let part = if sampled { 1.0 } else { self.model.pipelined(pass) };
+        let layers = number(operator.layers) * part;
         [one[0] * layers, one[1] * layers]
     }
 
     /// Seconds of arithmetic of the operator at `index` in all its layers, overlapped or not.
     pub(crate) fn computing(&self, index: usize, pass: &Pass) -> f64 {
         let flop = self.operators[index].rates.flop;
-        self.demand(index, pass).flops * flop * self.model.operators[index].layers as f64
+        let part = self.model.pipelined(pass);
+        self.demand(index, pass).flops * flop * self.model.operators[index].layers as f64 * part
     }
 
     /// Compute-bound and memory-bound seconds of measured attention, for the decodes and prompts of a pass.
@@ -263,6 +266,7 @@ impl Timing {
         pass: &Pass,
         [computed, sampled]: [[f64; 2]; 2],
     ) -> (BottleneckShares<f64>, BottleneckShares<f64>) {
+        let computed = computed.map(|seconds| seconds * self.model.pipelined(pass));
         let mut shares =
             BottleneckShares { compute: computed[0], memory: computed[1], ..BottleneckShares::default() };
         let mut attention = BottleneckShares::default();

@@ -1,7 +1,7 @@
 //! Flags of `llama-server` that are read together, because several keys depend on each.
 
 use super::flags::{Given, wrong};
-use super::{Command, count, last, once};
+use super::{Command, count, last};
 use roofcast_facts::error::Result;
 
 /// Smallest value of `-ngl` that is read as all layers.
@@ -37,13 +37,29 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
         }
     }
     caches(apart, command)?;
-    if let Some(given) = last(apart, "tensor_split") {
-        let shares = given.value.split([',', '/']).count() as i64;
-        let by_row = last(apart, "split_mode").is_some_and(|mode| mode.value == "row");
-        command.set(if by_row { "parallelism.tp" } else { "parallelism.pp" }, shares);
-    }
-    if last(apart, "split_mode").is_some() && last(apart, "tensor_split").is_none() {
-        once(&mut command.unmodelled, "--split-mode without --tensor-split".to_owned());
+    split(apart, command)
+}
+
+/// Reads `-sm` and `-ts`. Layers are split unless `-sm` says otherwise (llama.cpp, docs/multi-gpu.md); `row`, which is
+/// deprecated, and `tensor` split matrices. Without `-ts`, all accelerators of the question share the model.
+fn split(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    let mode = last(apart, "split_mode");
+    let shares = last(apart, "tensor_split").map(|given| {
+        let shares = given.value.split([',', '/']).filter(|share| share.trim().parse::<f64>() != Ok(0.0));
+        shares.count() as i64
+    });
+    match (mode.map(|given| given.value.as_str()), shares) {
+        (None | Some("layer"), Some(shares)) => command.set("parallelism.pp", shares),
+        (None | Some("layer"), None) => {}
+        (Some("none"), _) => {
+            command.set("parallelism.tp", 1);
+            command.set("parallelism.pp", 1);
+        }
+        (Some("row" | "tensor"), Some(shares)) => command.set("parallelism.tp", shares),
+        (Some("row" | "tensor"), None) => command.set("parallelism.pp", 1),
+        (Some(_), _) => {
+            return Err(wrong(mode.unwrap_or(&apart[0].1), "none, layer, row or tensor"));
+        }
     }
     Ok(())
 }
@@ -61,5 +77,27 @@ fn caches(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
             Ok(())
         }
         (None, None, _) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::command::read;
+    use crate::command::tests::spec;
+
+    /// Layers are split unless `-sm` names matrices, and a share of 0 leaves a card out (llama.cpp, docs/multi-gpu.md).
+    #[test]
+    fn cards_hold_layers_unless_matrices_are_split() {
+        for (flags, key, degree) in [
+            ("-sm layer -ts 1,1,1", "pp", 3),
+            ("-sm tensor -ts 1,1", "tp", 2),
+            ("-sm row -ts 3,0,1", "tp", 2),
+            ("-sm none", "pp", 1),
+            ("-sm tensor", "pp", 1),
+        ] {
+            let split = spec(&format!("llama-server -m m.gguf {flags}"));
+            assert_eq!(split["parallelism"][key], degree.into(), "{flags}");
+        }
+        assert!(read("llama-server -m m.gguf -sm column").unwrap_err().to_string().contains("row or tensor"));
     }
 }

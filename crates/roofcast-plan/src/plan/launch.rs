@@ -16,6 +16,7 @@ use line::quoted;
 use roofcast_ask::command::{CommandLine, chosen, whole};
 use roofcast_ask::deployment::{Deployment, support};
 use roofcast_ask::engine_settings::MICRO_BATCH;
+use roofcast_ask::parallelism::Parallelism;
 use roofcast_ask::spec::{AttentionBackend, EngineKind, QueuePolicy, SchedulerKind};
 use roofcast_cost::memory::{self, Memory};
 use roofcast_facts::model::{Checkpoint, Quantization};
@@ -301,8 +302,11 @@ fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
     if !support::runs_on(EngineKind::LlamaCpp, &d.accelerator) {
         return Err(format!("llama.cpp does not run on {}", d.accelerator.id));
     }
-    if role.hands_over() || d.parallelism.count() > d.parallelism.tp {
-        return Err("llama.cpp has no pools, stages or data-parallel ranks over processes".into());
+    let Parallelism { tp, pp, .. } = d.parallelism;
+    if role.hands_over() || d.parallelism.count() > tp.max(pp) {
+        return Err(
+            "llama.cpp splits by layers or by matrices, and has no pools or data-parallel ranks".into()
+        );
     }
     if let Checkpoint::OfItsShape = d.model.checkpoint {
         return Err(format!("{} has this model's shape: name the file that is to be served", d.model.name));
@@ -331,9 +335,11 @@ fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
         line.set("engine.swa_full", true)?;
     }
     line.covers(&["engine.n_ctx", "engine.kv_unified", "engine.swa_full"]);
-    if d.parallelism.tp > 1 {
-        line.set("split_mode", "row")?;
-        line.set("tensor_split", vec!["1"; d.parallelism.tp as usize].join(","))?;
+    if tp > 1 {
+        line.set("split_mode", "tensor")?;
+    }
+    if tp.max(pp) > 1 {
+        line.set("tensor_split", vec!["1"; tp.max(pp) as usize].join(","))?;
     }
     if d.kv.name.starts_with('q') {
         line.set("cache_k", d.kv.name)?;

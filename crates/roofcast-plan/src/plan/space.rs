@@ -176,7 +176,9 @@ impl SearchSpace {
         let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
         let mut shapes = Vec::new();
         for chip in &chips {
-            for cut in cuts(&search, chip, model, most) {
+            let cuts =
+                |by_layers| cuts(&search, chip, model, most, by_layers).map(move |cut| (cut, by_layers));
+            for (cut, by_layers) in cuts(false).chain(cuts(true)) {
                 for weights in listed(&search.weights) {
                     for kv in listed(&search.kv) {
                         let shape = |told: &ReplicaSettings, (tokens, seqs)| ReplicaShape {
@@ -191,6 +193,9 @@ impl SearchSpace {
                         };
                         for told in told.iter().filter(|told| told.runs_on(chip, spec)) {
                             let own = told.engine_spec(&spec.engine);
+                            if (EngineKind::of(own.name()) == EngineKind::LlamaCpp) != by_layers {
+                                continue;
+                            }
                             shapes.extend(settings(&search, spec, &own, chip).map(|set| shape(told, set)));
                         }
                     }
@@ -320,14 +325,24 @@ fn settings(
 }
 
 /// All parallelisms of a replica: tensor parallelism within a node, pipeline stages over whole nodes, experts whole on
-/// ranks or sliced, and data-parallel attention if the model has experts or the spec asks for it.
-fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Vec<Cut> {
+/// ranks or sliced, and data-parallel attention if the model has experts or the spec asks for it. An engine that splits
+/// `by_layers` has a stage on each accelerator, and tensor parallelism where the search names its degrees.
+fn cuts(
+    search: &SearchSpec,
+    chip: &Accelerator,
+    model: &Model,
+    most: u64,
+    by_layers: bool,
+) -> impl Iterator<Item = Cut> + use<> {
     let mut cuts = Vec::new();
     let asked = |list: &[u64], value: u64| list.is_empty() || list.contains(&value);
     for size in chip.sizes(most) {
         let wide = size.min(chip.node_size);
         let mut ways = vec![(wide, size / wide, 1)];
-        if model.is_moe() || !search.attention_dp.is_empty() {
+        if by_layers {
+            ways.retain(|_| !search.tp.is_empty());
+            ways.push((1, size, 1));
+        } else if model.is_moe() || !search.attention_dp.is_empty() {
             let parts = (1..=wide).filter(|tp| size.is_multiple_of(*tp) && *tp < size && *tp <= wide);
             ways.extend(parts.map(|tp| (tp, 1, size / tp)));
         }
@@ -347,7 +362,7 @@ fn cuts(search: &SearchSpec, chip: &Accelerator, model: &Model, most: u64) -> Ve
             cuts.extend(spread.map(|ep| Cut { tp, pp, ep, attention_dp }));
         }
     }
-    cuts
+    cuts.into_iter()
 }
 
 fn check(search: &SearchSpec) -> Result<()> {

@@ -159,8 +159,8 @@ impl StepPrices {
     fn of_alone(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, BottleneckShares<u64>) {
         let (timing, known) = (&self.timing, &mut self.products);
         let contexts = Contexts::Seen(seen);
-        // A deployment with one stage has one pass; an iterator over a single pass took as long as pricing the pass.
-        let shares = if timing.model.parallelism.pp == 1 {
+        // A deployment with one microbatch has one pass; an iterator over a single pass took as long as pricing the pass.
+        let shares = if timing.model.stages.microbatches == 1 {
             priced(timing, known, &timing.model.pass(n, contexts, Cow::Borrowed(chunks)))
         } else {
             let passes = timing.model.passes(n, contexts, chunks);

@@ -156,6 +156,10 @@ fn commands_are_those_of_the_chip_and_the_schedule() {
     let gguf = "[engine]\nname = \"llama.cpp\"\n[precision]\nweights = \"q4_k_m\"\n";
     let slots = command("rtx-4090", gguf, "llama.cpp");
     assert!(slots.contains(" -np 4 "), "{slots}");
+    for (split, flags) in [("pp = 2", " -ts 1,1"), ("tp = 2", " -sm tensor -ts 1,1")] {
+        let two = command("rtx-4090", &format!("[parallelism]\n{split}\n{gguf}"), "llama.cpp");
+        assert!(two.contains(flags) && two.contains("-sm") == split.starts_with("tp"), "{two}");
+    }
     for (spec, reason) in [
         ("scheduler = \"static\"", "no server schedules as static does"),
         ("policy = \"sjf\"", "no server sorts"),
