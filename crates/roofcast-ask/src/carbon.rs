@@ -64,8 +64,8 @@ mod tests {
         let site = Grid::of(&hardware(Some(1.5))).unwrap().emitted(7.2e6, Some(1.8));
         assert_eq!((site.grams, site.grams_per_million_output_tokens), (1200.0, Some(300.0)));
         // Without a PUE the machines' own energy counts: 800 g.
-        let own = Grid::of(&hardware(None)).unwrap().emitted(7.2e6, None);
-        assert_eq!((own.grams, own.grams_per_million_output_tokens, own.pue), (800.0, None, 1.0));
+        let emitted = Grid::of(&hardware(None)).unwrap().emitted(7.2e6, None);
+        assert_eq!((emitted.grams, emitted.grams_per_million_output_tokens, emitted.pue), (800.0, None, 1.0));
         assert_eq!(Grid::of(&HardwareSpec::default()), None);
     }
 }

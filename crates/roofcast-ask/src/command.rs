@@ -288,9 +288,9 @@ mod tests {
                         num_redundant_experts = 32";
         assert_eq!(spec(text)["engine"]["experts"], toml::Value::Table(expected.parse().unwrap()));
         assert_eq!(spec(text)["engine"]["decode_context_parallel_size"], 2.into());
-        let told = |flags: &str| read(&format!("vllm serve m -ep --all2all-backend {flags}")).unwrap();
-        assert_eq!(told("pplx -dp 32").unmodelled, ["--all2all-backend"]);
-        assert!(told("deepep_low_latency -tp 8").notes[0].contains("--all2all-backend"));
+        let command_of = |flags: &str| read(&format!("vllm serve m -ep --all2all-backend {flags}")).unwrap();
+        assert_eq!(command_of("pplx -dp 32").unmodelled, ["--all2all-backend"]);
+        assert!(command_of("deepep_low_latency -tp 8").notes[0].contains("--all2all-backend"));
         let text = "sglang serve --model-path m --tp 16 --dp 16 --enable-dp-attention --moe-a2a-backend deepep \
                     --deepep-mode low_latency --enable-two-batch-overlap --enable-eplb --ep-num-redundant-experts 32";
         assert_eq!(spec(text)["engine"]["experts"], toml::Value::Table(expected.parse().unwrap()));

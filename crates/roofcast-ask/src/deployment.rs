@@ -278,9 +278,9 @@ impl Deployment {
             let accepted = "acceptance, or accepted_per_position in its place";
             return Err(Error::field("engine.speculative", "acceptance", "one of several", accepted));
         }
-        let found = acceptance(&self.model.name, spec.num_speculative_tokens, &asked)?;
-        self.assumptions.push(format!("acceptance of drafts is that of {}", found.origin));
-        spec.accepted_per_position = Some(found.kept);
+        let published = acceptance(&self.model.name, spec.num_speculative_tokens, &asked)?;
+        self.assumptions.push(format!("acceptance of drafts is that of {}", published.origin));
+        spec.accepted_per_position = Some(published.kept);
         Ok(())
     }
 

@@ -329,8 +329,8 @@ impl EngineSettings {
             false if usual => Some(IN_TURN),
             _ => None,
         };
-        let own = self.release.clone();
-        Release { version: version.map(str::to_owned).or(own.version.clone()), ..own }
+        let served = self.release.clone();
+        Release { version: version.map(str::to_owned).or(served.version.clone()), ..served }
     }
 
     /// Drafts and, for each draft of a step, the probability that it and all earlier ones are accepted; validated together
@@ -357,8 +357,8 @@ fn check(spec: &EngineSpec, profile: &Profile) -> Result<()> {
     if let Some(gib) = spec.vllm.swap_space.filter(|gib| !(0.0..=1e6).contains(gib)) {
         return refused("swap_space", gib.to_string(), "0 to 10^6 GiB".to_owned());
     }
-    let least = profile.null_blocks;
-    if let Some(blocks) = spec.num_gpu_blocks.filter(|n| *n <= least || *n >= u64::from(u32::MAX)) {
+    let null_blocks = profile.null_blocks;
+    if let Some(blocks) = spec.num_gpu_blocks.filter(|n| *n <= null_blocks || *n >= u64::from(u32::MAX)) {
         let accepted = "2 to 2^32 blocks; vLLM keeps one of them for itself".to_owned();
         return refused("num_gpu_blocks", blocks.to_string(), accepted);
     }

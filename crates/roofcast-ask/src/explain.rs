@@ -52,7 +52,7 @@ pub fn explain(deployment: &Deployment) -> Vec<TensorRow> {
             TensorRole::Expert => per_token(t.copies).unwrap_or(t.copies),
             _ => t.copies,
         };
-        let of = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+        let narrow = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
         TensorRow {
             tensor: t.name,
             operator: t.operator,
@@ -61,14 +61,15 @@ pub fn explain(deployment: &Deployment) -> Vec<TensorRow> {
             shape: [t.rows, t.columns],
             format: held.format.name,
             bits: held.format.width.as_f64(),
-            parameters: of(t.elements() * u128::from(held.layers)),
+            parameters: narrow(t.elements() * u128::from(held.layers)),
             bytes: held.format.width.bytes(t.elements()) * held.layers,
-            flops_per_token: of(2
-                * u128::from(t.rows)
-                * u128::from(t.columns)
-                * u128::from(used)
-                * u128::from(held.layers)
-                * u128::from(if outer(&t) { 1 } else { deployment.model.passes })),
+            flops_per_token: narrow(
+                2 * u128::from(t.rows)
+                    * u128::from(t.columns)
+                    * u128::from(used)
+                    * u128::from(held.layers)
+                    * u128::from(if outer(&t) { 1 } else { deployment.model.passes }),
+            ),
         }
     };
     deployment.tensors.iter().map(row).collect()

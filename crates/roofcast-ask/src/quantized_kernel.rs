@@ -178,8 +178,8 @@ pub fn running(
     let named = matches!(activations, Some(Dtype::Bf16 | Dtype::Fp16));
     let unpacks =
         |kernel: &&QuantizedKernel| kernel.weight_only.get(weights).is_some_and(|d| named || !chip.has(*d));
-    let own = kernels().ok()?.iter().filter(|_| release.kind == EngineKind::Vllm).find(unpacks);
-    own.or(kernel(release, kernel_name, weights, chip).ok().flatten())
+    let unpacking = kernels().ok()?.iter().filter(|_| release.kind == EngineKind::Vllm).find(unpacks);
+    unpacking.or(kernel(release, kernel_name, weights, chip).ok().flatten())
 }
 
 impl QuantizedKernel {
@@ -263,7 +263,8 @@ pub fn precedes(version: &str, release: &str) -> bool {
     let numbers = |text: &str| -> Vec<u64> {
         text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
     };
-    let (date, month) = (numbers(version), numbers(release.split('(').nth(1).unwrap_or_default()));
+    let date = numbers(version);
+    let month = numbers(release.split('(').nth(1).unwrap_or_default());
     !date.is_empty() && date < month
 }
 

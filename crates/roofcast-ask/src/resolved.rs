@@ -24,7 +24,8 @@ pub fn text(
     deployment: Option<&Deployment>,
     sections: &Sections,
 ) -> Result<String> {
-    let (mut table, mut comments) = (nested(table), Vec::new());
+    let mut table = nested(table);
+    let mut comments = Vec::new();
     for (path, value, neutral) in defaults(spec, deployment)? {
         let section = path.split('.').next().unwrap_or_default();
         // A plan has a separate default for the number of requests.

@@ -280,27 +280,32 @@ impl EngineSpec {
 
     /// The spec without the sections of engines that do not count.
     pub fn own(&self) -> EngineSpec {
-        let mut own = self.clone();
+        let mut sectionless = self.clone();
         if !self.counts(EngineKind::Vllm) {
-            own.vllm = VllmSpec::default();
+            sectionless.vllm = VllmSpec::default();
         }
         if !self.counts(EngineKind::Sglang) {
-            own.sglang = SglangSpec::default();
+            sectionless.sglang = SglangSpec::default();
         }
         if !self.counts(EngineKind::TensorrtLlm) {
-            own.tensorrt_llm = TensorrtLlmSpec::default();
+            sectionless.tensorrt_llm = TensorrtLlmSpec::default();
         }
         if !self.counts(EngineKind::LlamaCpp) {
-            own.llama_cpp = LlamaCppSpec::default();
+            sectionless.llama_cpp = LlamaCppSpec::default();
         }
-        own
+        sectionless
     }
 
     /// A key that is set although the scheduler does not have it; `None` without one.
     pub(crate) fn misplaced(&self) -> Option<&'static SpecKey> {
-        let own = self.own();
+        let sectioned = self.own();
         let in_engine = (self.reservation != ReservationKind::default()).then_some("reservation");
-        let sections = [own.vllm.set(), own.sglang.set(), own.tensorrt_llm.set(), own.llama_cpp.set()];
+        let sections = [
+            sectioned.vllm.set(),
+            sectioned.sglang.set(),
+            sectioned.tensorrt_llm.set(),
+            sectioned.llama_cpp.set(),
+        ];
         let set = sections.into_iter().flatten();
         let set = set.chain(in_engine).filter_map(|name| keys::at(&format!("engine.{name}")));
         // llama.cpp's slots and cells count whatever policy fills them.
@@ -331,12 +336,13 @@ impl Spec {
         let whole = table.clone();
         let moved = sections::nest(place, &mut table)?;
         let spec = serde_path_to_error::deserialize(table).map_err(|e| {
-            let (path, message) = (e.path().to_string(), e.inner().message());
+            let path = e.path().to_string();
+            let message = e.inner().message();
             let path = sections::as_written(path, &moved);
             // For an untagged type, the parser's message does not include the value that was found.
-            let found = settings::get(&whole, &path).filter(|_| message.starts_with("a "));
-            let found = found.map(ToString::to_string);
-            Error::Parse { place: place.to_owned(), message: told(&path, message, found.as_deref()) }
+            let given = settings::get(&whole, &path).filter(|_| message.starts_with("a "));
+            let value = given.map(ToString::to_string);
+            Error::Parse { place: place.to_owned(), message: told(&path, message, value.as_deref()) }
         });
         Spec::checked(spec?, place, moved)
     }

@@ -160,8 +160,8 @@ impl TryFrom<Written> for Workload {
         };
         // Without lengths of the workload, every class must have its own, and the first class's stand for them.
         let of_classes = |length: fn(&WrittenClass) -> &Option<Length>| {
-            let own = written.classes.iter().all(|class| length(class).is_some());
-            written.classes.first().filter(|_| own).and_then(|class| length(class).clone())
+            let all_classes = written.classes.iter().all(|class| length(class).is_some());
+            written.classes.first().filter(|_| all_classes).and_then(|class| length(class).clone())
         };
         let input_len = written.input_len.or_else(|| of_classes(|class| &class.input_len));
         let output_len = written.output_len.or_else(|| of_classes(|class| &class.output_len));
@@ -236,9 +236,9 @@ impl Workload {
         let sane = |w: &f64| (0.0..=1e9).contains(w);
         let some = self.priorities.is_empty() || self.priorities.iter().sum::<f64>() > 0.0;
         if !self.priorities.iter().all(sane) || !some || self.priorities.len() > MOST_PRIORITIES {
-            let found = format!("{:?}", self.priorities.iter().take(10).collect::<Vec<_>>());
+            let beginning = format!("{:?}", self.priorities.iter().take(10).collect::<Vec<_>>());
             let accepted = "up to 1000 weights of 0 or more, one of them above 0";
-            return Err(Error::field(place, "workload.priorities", found, accepted));
+            return Err(Error::field(place, "workload.priorities", beginning, accepted));
         }
         class::check(&self.classes, place)?;
         if !self.classes.is_empty() && !self.priorities.is_empty() {
@@ -376,9 +376,9 @@ impl Workload {
             |length: &Length| length.mean(LengthSide::Input).powi(2) * (1.0 + length.cv2(LengthSide::Input));
         let squares: f64 =
             self.of_classes(LengthSide::Input).map(|(share, length)| share * square(length)).sum();
-        let own = squares - self.mean(LengthSide::Input).powi(2);
+        let own_cv2 = squares - self.mean(LengthSide::Input).powi(2);
         let shared = self.prefix.map_or(0.0, |p| p.share * (1.0 - p.share) * (p.length as f64).powi(2));
-        (own + shared) / self.input_mean().powi(2)
+        (own_cv2 + shared) / self.input_mean().powi(2)
     }
 
     /// Mean number of generated tokens.
@@ -394,10 +394,12 @@ impl Workload {
     /// Fraction of the requests and the length of each class; without classes, all requests and the workload's length.
     fn of_classes(&self, side: LengthSide) -> impl Iterator<Item = (f64, &Length)> {
         let whole: f64 = self.classes.iter().map(|class| class.share).sum();
-        let of = move |input, output| if matches!(side, LengthSide::Input) { input } else { output };
-        let one = Some((1.0, of(&self.input_len, &self.output_len))).filter(|_| self.classes.is_empty());
-        let each = self.classes.iter().map(move |c| (c.share / whole, of(&c.input_len, &c.output_len)));
-        one.into_iter().chain(each)
+        let side_length = move |input, output| if matches!(side, LengthSide::Input) { input } else { output };
+        let whole_load =
+            Some((1.0, side_length(&self.input_len, &self.output_len))).filter(|_| self.classes.is_empty());
+        let each =
+            self.classes.iter().map(move |c| (c.share / whole, side_length(&c.input_len, &c.output_len)));
+        whole_load.into_iter().chain(each)
     }
 
     /// True if the arrivals are recorded sessions.
@@ -413,8 +415,10 @@ impl Workload {
     /// True if both lengths come from the trace that gives the arrivals.
     fn has_the_traces_lengths(&self) -> bool {
         let Arrivals::Trace(replay) = &self.arrivals else { return false };
-        let own = LengthSource::of_file(&replay.path, replay.format);
-        [&self.input_len, &self.output_len].iter().all(|length| length.source().is_some_and(|s| s.is(&own)))
+        let traced = LengthSource::of_file(&replay.path, replay.format);
+        [&self.input_len, &self.output_len]
+            .iter()
+            .all(|length| length.source().is_some_and(|s| s.is(&traced)))
     }
 
     fn sources_mut(&mut self) -> impl Iterator<Item = (&mut LengthSource, &'static str)> {

@@ -40,8 +40,8 @@ pub fn flag(verb: &str, name: &str, value: Value) -> Vec<String> {
     let name = name.replace('_', "-");
     let mut command = Cli::command();
     command.build();
-    let found = command.find_subcommand(verb);
-    let action = found.and_then(|verb| {
+    let subcommand = command.find_subcommand(verb);
+    let action = subcommand.and_then(|verb| {
         let arg = verb.get_arguments().find(|arg| arg.get_long() == Some(&name))?;
         Some(arg.get_action().clone())
     });
@@ -89,7 +89,7 @@ fn kind(name: &str, arg: &clap::Arg) -> &'static str {
 ///
 /// # Errors A message about `text` that names the accepted forms.
 pub fn values(text: &str) -> Result<Vec<serde_json::Value>, String> {
-    let found = swept::settings("", text).map_err(|why| swept::refused(text, &why).to_string())?;
+    let swept_values = swept::settings("", text).map_err(|why| swept::refused(text, &why).to_string())?;
     let json = |value| serde_json::to_value(value).map_err(|e| e.to_string());
-    found.into_iter().map(json).collect()
+    swept_values.into_iter().map(json).collect()
 }

@@ -77,18 +77,18 @@ pub(crate) fn misused(
         }
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     };
-    let mut told = vec![first.to_string()];
+    let mut causes = vec![first.to_string()];
     let mut wrong = without_value(error, &mut arguments).then(|| parse(arguments.clone())).flatten();
     while let Some(next) = wrong.take() {
         let Some(text) = value_error(&next).map(|error| error.to_string()) else { break };
         // If two equal pairs of flag and value exist, the valid one may have been removed.
-        if told.contains(&text) {
+        if causes.contains(&text) {
             break;
         }
-        told.push(text);
+        causes.push(text);
         wrong = without_value(&next, &mut arguments).then(|| parse(arguments.clone())).flatten();
     }
-    fail(&anyhow::anyhow!(told.join("\n")))
+    fail(&anyhow::anyhow!(causes.join("\n")))
 }
 
 /// Instructions to install a build with every verb.
@@ -143,9 +143,9 @@ fn without_value(error: &clap::Error, arguments: &mut Vec<OsString>) -> bool {
 pub(crate) fn misuse(error: &clap::Error) -> String {
     value_error(error).map_or_else(
         || {
-            let told = error.to_string();
-            let told = told.strip_prefix("error: ").unwrap_or(&told);
-            told.split("\n\nUsage").next().unwrap_or(told).trim().to_owned()
+            let whole_message = error.to_string();
+            let message = whole_message.strip_prefix("error: ").unwrap_or(&whole_message);
+            message.split("\n\nUsage").next().unwrap_or(message).trim().to_owned()
         },
         |told| told.to_string(),
     )
@@ -157,10 +157,11 @@ fn refused(error: &clap::Error) -> Option<(&str, &str)> {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
     };
-    let (flag, found) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let flag = text(ContextKind::InvalidArg)?;
+    let value = text(ContextKind::InvalidValue)?;
     // The forms are `--rate <RATE>`, `--disaggregated[=<true|false>]`, `[SPEC.toml]...`.
     let flag = flag.trim_start_matches(['[', '<']).split([' ', '=', '[', ']', '>']).next().unwrap_or(flag);
-    Some((flag, found))
+    Some((flag, value))
 }
 
 /// The error for a refused value: the flag, the value found and the accepted values.
@@ -193,9 +194,13 @@ fn accepted(error: &clap::Error) -> Option<String> {
     if source.is::<ParseFloatError>() {
         return Some("a number".to_owned());
     }
-    let told = source.to_string();
-    if let Some((_, range)) = told.split_once(" is not in ") {
+    let source_text = source.to_string();
+    if let Some((_, range)) = source_text.split_once(" is not in ") {
         return Some(range.replace("..=", " to "));
     }
-    Some(told.rsplit_once("accepted: ").map_or(told.clone(), |(_, accepted)| accepted.to_owned()))
+    Some(
+        source_text
+            .rsplit_once("accepted: ")
+            .map_or(source_text.clone(), |(_, accepted)| accepted.to_owned()),
+    )
 }

@@ -87,8 +87,8 @@ fn bounded(reader: impl Read, place: &str, most: u64) -> Result<String> {
 /// Description of contents that are not the expected file, and the remedy: a pointer of Git LFS, or a saved web page.
 fn in_its_place(start: &[u8]) -> Option<(&'static str, &'static str)> {
     let begins = |with: &str| {
-        let own = start.trim_ascii_start().get(..with.len());
-        own.is_some_and(|own| own.eq_ignore_ascii_case(with.as_bytes()))
+        let beginning = start.trim_ascii_start().get(..with.len());
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(with.as_bytes()))
     };
     if begins("version https://git-lfs.github.com/") {
         return Some(("a pointer of Git LFS", "the file itself, which `git lfs pull` fetches"));
@@ -152,9 +152,12 @@ pub(crate) fn accelerator(name: &str, folder: &Path, catalog: &mut Cow<'static, 
     let path = folder.join(name);
     let place = path.display().to_string();
     let mine = Catalog::parse(&place, &text(&path)?)?;
-    let found = mine.accelerators()?;
-    let [chip] = found.as_slice() else {
-        bail!("{place}: {} accelerators; accepted: one (--catalog takes a file of several)", found.len());
+    let accelerators = mine.accelerators()?;
+    let [chip] = accelerators.as_slice() else {
+        bail!(
+            "{place}: {} accelerators; accepted: one (--catalog takes a file of several)",
+            accelerators.len()
+        );
     };
     let id = chip.id.clone();
     catalog.to_mut().extend(mine);
@@ -170,7 +173,8 @@ pub(crate) fn local(name: &str, folder: &Path, catalog: &mut Cow<'static, Catalo
     let path = folder.join(name);
     let id = path.display().to_string();
     let config = serde_json::from_str(&filled(&path, CONFIG)?).with_context(|| id.clone())?;
-    let (source, aliases) = (id.clone(), vec![]);
+    let source = id.clone();
+    let aliases = vec![];
     let entry = ModelEntry {
         id: id.clone(),
         aliases,
@@ -257,9 +261,10 @@ pub(crate) fn absent(file: Option<&Path>, flag: &str, key: &str, accepted: &str)
 pub(crate) fn of_file(file: Option<&Path>, error: impl Into<anyhow::Error>) -> anyhow::Error {
     let sections =
         ["engine:", "engine.", "parallelism:", "precision:", "spec:", "model:", "accelerator:", "no "];
-    let (error, file) = (error.into(), file.map(|file| file.display().to_string()));
-    let told = error.to_string();
-    match file.filter(|_| sections.iter().any(|section| told.starts_with(section))) {
+    let error = error.into();
+    let file = file.map(|file| file.display().to_string());
+    let message = error.to_string();
+    match file.filter(|_| sections.iter().any(|section| message.starts_with(section))) {
         Some(file) => match error.downcast::<Error>() {
             Ok(Error::Field { place, field, found, accepted }) if place == "spec" => {
                 Error::field(file, field, found, accepted).into()
@@ -279,12 +284,12 @@ pub(crate) fn source(args: &DeploymentArgs) -> Result<Source> {
 /// The requested context in tokens, or the default within the model's maximum. A context beyond the maximum adds a note
 /// to the deployment.
 pub(crate) fn context(asked: Option<u64>, deployment: &mut Deployment) -> u64 {
-    let most = deployment.model.max_context.unwrap_or(u64::MAX);
-    let context = asked.unwrap_or(DEFAULT_CONTEXT.min(most));
-    if context > most {
+    let longest = deployment.model.max_context.unwrap_or(u64::MAX);
+    let context = asked.unwrap_or(DEFAULT_CONTEXT.min(longest));
+    if context > longest {
         deployment
             .assumptions
-            .push(format!("a context of {context} tokens, beyond the {most} that the model allows"));
+            .push(format!("a context of {context} tokens, beyond the {longest} that the model allows"));
     }
     context
 }

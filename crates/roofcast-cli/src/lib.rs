@@ -59,9 +59,9 @@ pub fn main() -> ExitCode {
 /// Parses the arguments; returns them with the files that they name.
 fn parsed(arguments: impl Iterator<Item = impl Into<OsString> + Clone>) -> Result<(Cli, Files), clap::Error> {
     let mut command = grouped(signed(Cli::command().version(VERSION.as_str())));
-    let found = command.try_get_matches_from_mut(arguments)?;
-    let cli = Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))?;
-    Ok((cli, Files::of(&found)))
+    let matches = command.try_get_matches_from_mut(arguments)?;
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+    Ok((cli, Files::of(&matches)))
 }
 
 fn run(cli: Cli, files: &Files) -> anyhow::Result<ExitCode> {

@@ -116,10 +116,10 @@ fn alone<W: FnMut() -> Result<u64>>(turn: &mut W, open: Instant, span: Duration)
         }
         let waited = before.zip(machine::waited()).map(|(before, now)| now.saturating_sub(before));
         let passed = start.elapsed();
-        let held = passed.saturating_sub(waited.unwrap_or_default());
-        if held >= span {
+        let waited_time = passed.saturating_sub(waited.unwrap_or_default());
+        if waited_time >= span {
             let waited_share = waited.map(|w| w.div_duration_f64(passed));
-            return Ok(Repeat { rate: rate(amount, held), waited_share });
+            return Ok(Repeat { rate: rate(amount, waited_time), waited_share });
         }
     }
 }
@@ -169,7 +169,7 @@ mod tests {
     fn the_rates_of_threads_are_added() {
         let pace = Pace { warm_up: Duration::ZERO, span: Duration::from_millis(1), repeats: 3 };
         let mut workers = vec![|| Ok(5), || Ok(7)];
-        let found = steady(&mut workers, pace).unwrap();
-        assert!(found.min > 0.0 && found.min <= found.median && found.median <= found.max);
+        let repeats = steady(&mut workers, pace).unwrap();
+        assert!(repeats.min > 0.0 && repeats.min <= repeats.median && repeats.median <= repeats.max);
     }
 }

@@ -214,9 +214,9 @@ fn assert_kept(path: &str, now: &str) {
     if std::env::var_os("UPDATE_TYPES").is_some() {
         std::fs::write(&file, now).unwrap();
     }
-    let kept = std::fs::read_to_string(&file).unwrap_or_default();
-    let first = kept.lines().zip(now.lines()).find(|(a, b)| a != b);
-    assert!(kept == now, "{path}: {first:?}; UPDATE_TYPES=1 writes it anew");
+    let stored = std::fs::read_to_string(&file).unwrap_or_default();
+    let first = stored.lines().zip(now.lines()).find(|(a, b)| a != b);
+    assert!(stored == now, "{path}: {first:?}; UPDATE_TYPES=1 writes it anew");
 }
 
 #[test]

@@ -21,7 +21,8 @@ pub(crate) fn numbers(text: &str, least: u64) -> Result<Vec<u64>, String> {
         return counted(text, values);
     };
     let (to, step) = rest.split_once(':').unwrap_or((rest, "1"));
-    let (from, to) = (count(from)?, count(to)?);
+    let from = count(from)?;
+    let to = count(to)?;
     if from > to {
         return Err(format!("{text} ends before it begins"));
     }

@@ -118,8 +118,8 @@ impl Bands {
         let widths = band.widths(means.load);
         let mut tpot_ms = span(means.tpot_ms, widths.tpot);
         // The mean TPOT of a run may be below the limit of its mean step, and the band must contain it.
-        let least = means.limit_tpot_ms.min(means.tpot_ms);
-        tpot_ms.range = tpot_ms.range.map(|ms| ms.max(least));
+        let limit_ms = means.limit_tpot_ms.min(means.tpot_ms);
+        tpot_ms.range = tpot_ms.range.map(|ms| ms.max(limit_ms));
         Bands {
             evidence: band.evidence,
             rests_on: rests_on.to_owned(),

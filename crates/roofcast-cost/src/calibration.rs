@@ -244,8 +244,8 @@ impl Calibration {
             (None, Ok(embedded)) => Cow::Borrowed(embedded),
             (None, Err(_)) => Cow::Owned(Profiles::default()),
         };
-        let own = self.shares.iter().find(|s| s.vendor == chip.vendor).or(self.shares.first());
-        let shares = own.map_or(KernelEfficiency::UNKNOWN, |s| KernelEfficiency {
+        let of_vendor = self.shares.iter().find(|s| s.vendor == chip.vendor).or(self.shares.first());
+        let shares = of_vendor.map_or(KernelEfficiency::UNKNOWN, |s| KernelEfficiency {
             gemm: s.gemm,
             experts: s.experts,
             attention: s.attention,
@@ -367,17 +367,17 @@ mod tests {
         let model = Arc::new(catalog.named("meta-llama/Llama-3.1-8B-Instruct").unwrap().model().unwrap());
         let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
         let calibration = Calibration::embedded().unwrap();
-        let of = |version: &str, ahead: Option<bool>| {
+        let engine_times = |version: &str, ahead: Option<bool>| {
             let mut options = DeploymentOptions::default();
             options.engine.version = Some(version.to_owned());
             options.engine.vllm.async_scheduling = ahead;
             let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
             calibration.coefficients(&CalibrationKey::of(&deployment)).engine
         };
-        assert_eq!(of("0.11.0", Some(true)), of("0.14.0", None));
-        assert_eq!(of("0.14.0", Some(false)), of("0.13.0", None));
-        assert_eq!(of("0.7.3", Some(true)), of("0.7.3", None));
-        assert!(of("0.13.0", None).step > 2.0 * of("0.13.0", Some(true)).step);
+        assert_eq!(engine_times("0.11.0", Some(true)), engine_times("0.14.0", None));
+        assert_eq!(engine_times("0.14.0", Some(false)), engine_times("0.13.0", None));
+        assert_eq!(engine_times("0.7.3", Some(true)), engine_times("0.7.3", None));
+        assert!(engine_times("0.13.0", None).step > 2.0 * engine_times("0.13.0", Some(true)).step);
     }
 
     #[test]

@@ -158,14 +158,15 @@ pub fn missing(memory: &Memory, context: u64) -> Bytes {
 
 /// The longest sequence that fits, in tokens; found by bisection, because memory grows with context.
 fn longest_context(memory: &Memory) -> u64 {
-    let most = memory.deployment.longest().unwrap_or(1 << 24);
+    let longest = memory.deployment.longest().unwrap_or(1 << 24);
     let fits = |context: u64| memory.sequences(context) >= 1;
-    let (mut least, mut above) = (0, most + 1);
-    while above - least > 1 {
-        let middle = least + (above - least) / 2;
-        if fits(middle) { least = middle } else { above = middle }
+    let mut below = 0;
+    let mut above = longest + 1;
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if fits(middle) { below = middle } else { above = middle }
     }
-    least
+    below
 }
 
 /// Fewest accelerators whose total memory, less reserves, holds the weights and `batch` sequences.
@@ -194,10 +195,12 @@ fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<Smalles
 /// The accelerators of `deployment`, divided into pipeline stages with the widest tensor parallelism that holds `batch`
 /// sequences. A torus is not divided into stages.
 fn in_stages(deployment: &Deployment, context: u64, batch: u64) -> Option<SmallestTopology> {
-    let (chip, model) = (&deployment.accelerator, &deployment.model);
+    let chip = &deployment.accelerator;
+    let model = &deployment.model;
     let count = deployment.parallelism.count();
-    let most = count.min(chip.node_size);
-    let widths = (1..=most).rev().filter(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none());
+    let widest = count.min(chip.node_size);
+    let widths =
+        (1..=widest).rev().filter(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none());
     let staged = |tp: &u64| count / tp > 1 && count / tp <= model.most_stages();
     let shapes = widths.filter(staged).filter(|_| chip.torus_shape(count).is_none());
     shapes.take(MOST_SHAPES).find_map(|tp| holding(deployment, [tp, count / tp], context, batch))
@@ -223,8 +226,8 @@ fn holding(
 /// Tensor and pipeline degrees for `count` accelerators: tensor parallelism within the node as far as the heads divide,
 /// pipeline stages beyond.
 fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)> {
-    let most = count.min(chip.node_size);
-    let tp = (1..=most).rev().find(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none())?;
+    let widest = count.min(chip.node_size);
+    let tp = (1..=widest).rev().find(|tp| count.is_multiple_of(*tp) && indivisible(model, *tp).is_none())?;
     let pp = count / tp;
     (pp <= model.most_stages()).then_some((tp, pp))
 }
@@ -232,9 +235,9 @@ fn shape_of(model: &Model, chip: &Accelerator, count: u64) -> Option<(u64, u64)>
 /// `deployment` with degree `tp`, on as many accelerators as were asked for, else with its replicas; `None` if the degree
 /// is not valid.
 pub fn widened(deployment: &Deployment, tp: u64) -> Option<Deployment> {
-    let asked = deployment.requested_shares();
-    let replicas = asked.replicas.filter(|_| asked.count.is_none());
-    let parallelism = RequestedParallelism { tp: Some(tp), replicas, ..asked };
+    let shares = deployment.requested_shares();
+    let replicas = shares.replicas.filter(|_| shares.count.is_none());
+    let parallelism = RequestedParallelism { tp: Some(tp), replicas, ..shares };
     deployment.varied(|options| options.parallelism = parallelism).ok()
 }
 
@@ -263,7 +266,7 @@ mod tests {
         let entry = catalog.model("kipply/52b").unwrap();
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let chip = Arc::new(catalog.accelerator("a100-sxm-40gb").unwrap().clone());
-        let asked = |count| {
+        let answer_for = |count| {
             let parallelism = RequestedParallelism { count: Some(count), ..RequestedParallelism::default() };
             let options = DeploymentOptions { parallelism, ideal: true, ..DeploymentOptions::default() };
             let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
@@ -271,10 +274,10 @@ mod tests {
                 CapacityQuestion { context: 2048, batch: 1, oversubscription_percent: 100, users: None };
             capacity(&deployment, &question)
         };
-        let three = asked(3);
+        let three = answer_for(3);
         let stages = three.in_stages.as_ref().map(|s| (s.count, s.tp, s.pp));
         assert_eq!((three.max_batch, stages), (0, Some((3, 1, 3))));
-        let four = asked(4);
+        let four = answer_for(4);
         assert!(four.max_batch > 0 && four.in_stages.is_none());
     }
 }

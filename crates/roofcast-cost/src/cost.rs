@@ -192,9 +192,9 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
         true => band.widths(Load::Prompt).ttft,
         false => band.widths(Load::Step).tpot,
     });
-    let least = limit.limit_with_communication;
+    let limit_time = limit.limit_with_communication;
     // The user's `--mfu` or `--mbu` may be below the measured efficiency.
-    let at_least = |seconds: f64| Picoseconds::from_seconds(seconds).max(least);
+    let at_least = |seconds: f64| Picoseconds::from_seconds(seconds).max(limit_time);
     Cost {
         forecast: at_least(time),
         forecast_band: ends(width).map(|factor| at_least(time * factor)),
@@ -248,10 +248,14 @@ impl Breakdown {
             all.weights += demand.weight_bytes * layers / bandwidth * part;
             all.kv += demand.kv_bytes * layers / bandwidth * part;
             all.flops += ideal.computing(index, pass);
-            let found = OperatorCost::of(operator, demand.times(layers), limit, bound);
-            match all.operators.iter_mut().find(|o| o.name == found.name && o.dtype == found.dtype) {
-                Some(first) => first.merge(&found),
-                None => all.operators.push(found),
+            let operator_cost = OperatorCost::of(operator, demand.times(layers), limit, bound);
+            match all
+                .operators
+                .iter_mut()
+                .find(|o| o.name == operator_cost.name && o.dtype == operator_cost.dtype)
+            {
+                Some(first) => first.merge(&operator_cost),
+                None => all.operators.push(operator_cost),
             }
         }
         all

@@ -46,14 +46,16 @@ impl Forecaster {
         let coefficients = Arc::new(calibration.coefficients(&CalibrationKey::of(&deployment)));
         let again =
             |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
-        let (draft, other) = (again(&deployment.draft), again(&deployment.other));
+        let draft = again(&deployment.draft);
+        let other = again(&deployment.other);
         Forecaster { deployment, coefficients, draft, other }
     }
 
     /// Creates a forecaster that computes limits only.
     pub fn ideal(deployment: Deployment) -> Forecaster {
         let again = |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::ideal(*d)));
-        let (draft, other) = (again(&deployment.draft), again(&deployment.other));
+        let draft = again(&deployment.draft);
+        let other = again(&deployment.other);
         Forecaster { deployment, coefficients: Arc::new(Coefficients::ideal(1.0, 1.0)), draft, other }
     }
 
@@ -64,7 +66,8 @@ impl Forecaster {
             return self;
         }
         let again = |f: Option<Box<Forecaster>>| f.map(|f| Box::new(f.slowed(factor)));
-        let (draft, other) = (again(self.draft), again(self.other));
+        let draft = again(self.draft);
+        let other = again(self.other);
         Forecaster { coefficients: Arc::new(self.coefficients.slowed(factor)), draft, other, ..self }
     }
 
@@ -102,10 +105,11 @@ impl Forecaster {
         let chunk = [Sequences::prompt(patches, patches + patches / 2, false)];
         let within = vec![0; timing.model.reaches.len()];
         let passes = || timing.model.passes(0, Contexts::Seen(Seen { all: 0, within: &within }), &chunk);
-        let mut one = timing.step(passes());
+        let mut image_time = timing.step(passes());
         // The host's part of a step is counted with the step in which the image is encoded.
-        one.host = (one.host - passes().map(|pass| timing.beside(&pass).host).sum::<f64>()).max(0.0);
-        Ok(EncoderTime::new(images, one, ranks))
+        image_time.host =
+            (image_time.host - passes().map(|pass| timing.beside(&pass).host).sum::<f64>()).max(0.0);
+        Ok(EncoderTime::new(images, image_time, ranks))
     }
 
     /// Returns the times of steps, at the limit or as forecast.

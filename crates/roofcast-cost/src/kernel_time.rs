@@ -98,7 +98,7 @@ impl<'a> Kernels<'a> {
     /// Returns the time of `operator` and its basis.
     pub(crate) fn time(&self, operator: &Operator) -> KernelTime {
         let rates = RateFormula::of(self, operator);
-        let found = self.profiles().and_then(|profiles| match &operator.form {
+        let kernel_times = self.profiles().and_then(|profiles| match &operator.form {
             Form::Product { matrix, .. } => self.gemm(profiles, operator, matrix, &rates),
             Form::Experts(experts) => self
                 .exchanged(profiles, operator, experts)
@@ -106,7 +106,7 @@ impl<'a> Kernels<'a> {
             Form::Context(form) => self.context(profiles, operator, form),
             Form::Lookup { .. } => None,
         });
-        match found {
+        match kernel_times {
             Some((measured, basis)) => KernelTime { rates, measured: Some(measured), basis },
             None => KernelTime { rates, measured: None, basis: Basis::share(self.described()) },
         }

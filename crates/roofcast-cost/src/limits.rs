@@ -211,13 +211,13 @@ fn critical_batch(deployment: &Deployment, utilization: Utilization) -> Vec<Crit
         [(8, Dtype::Int8), (8, Dtype::Fp8), (4, Dtype::Fp4)].into_iter().filter(|(_, d)| chip.has(*d)),
     );
     let ridge = ridge(deployment, utilization);
-    let of = |dtype| ridge.iter().find(|r| r.dtype == dtype).map_or(0.0, |r| r.flops_per_byte);
+    let ridge_of = |dtype| ridge.iter().find(|r| r.dtype == dtype).map_or(0.0, |r| r.flops_per_byte);
     pairs
         .into_iter()
         .map(|(weight_bits, dtype)| CriticalBatch {
             weight_bits,
             dtype,
-            batch: of(dtype) * f64::from(weight_bits) / 16.0,
+            batch: ridge_of(dtype) * f64::from(weight_bits) / 16.0,
         })
         .collect()
 }
@@ -251,10 +251,10 @@ fn tensor_parallel(forecaster: &Forecaster, question: &LimitsQuestion) -> Tensor
 
 /// Degrees of tensor parallelism: powers of two within a node that divide the heads.
 fn degrees(deployment: &Deployment) -> Vec<u64> {
-    let most = deployment.accelerator.node_size.max(deployment.parallelism.tp).min(512);
+    let widest = deployment.accelerator.node_size.max(deployment.parallelism.tp).min(512);
     (0..10)
         .map(|p| 1 << p)
-        .filter(|tp| *tp <= most && indivisible(&deployment.model, *tp).is_none())
+        .filter(|tp| *tp <= widest && indivisible(&deployment.model, *tp).is_none())
         .collect()
 }
 
@@ -274,10 +274,11 @@ fn kv_cache(deployment: &Deployment, question: &LimitsQuestion, decode: &Cost) -
     };
     let cached =
         |context: u64| limit(deployment, &Batch::decode(question.batch, context), question.utilization).limit;
-    let most = deployment.model.max_context.unwrap_or(1 << 20).min(1 << 20);
+    let longest = deployment.model.max_context.unwrap_or(1 << 20).min(1 << 20);
     // With the context, recomputation grows faster than reads of the cache: bisection finds the first context at
     // which recomputation is slower.
-    let (mut below, mut above) = (1, most + 1);
+    let mut below = 1;
+    let mut above = longest + 1;
     while above - below > 1 {
         let middle = below + (above - below) / 2;
         // A difference below one part in a thousand is ignored, because at short contexts nearly all bytes are
@@ -300,7 +301,8 @@ fn kv_cache(deployment: &Deployment, question: &LimitsQuestion, decode: &Cost) -
 fn kv_flops_share(deployment: &Deployment) -> f64 {
     use roofcast_facts::model::TensorRole;
     let model = &deployment.model;
-    let (mut kv, mut all) = (0.0, 0.0);
+    let mut kv = 0.0;
+    let mut all = 0.0;
     for tensor in model.layers.iter().flat_map(|l| l.tensors(model.hidden)) {
         let matrix = tensor.role == TensorRole::Linear
             || tensor.role == TensorRole::Expert
@@ -340,7 +342,8 @@ pub fn intensity(
     let ridge = ridge(deployment, Utilization::FULL);
     let ridge = ridge.iter().find(|r| r.dtype == deployment.base).map_or(f64::INFINITY, |r| r.flops_per_byte);
     let activation = f64::from(deployment.base.bits()) / 8.0;
-    let (n, k) = (rows as f64, columns as f64);
+    let n = rows as f64;
+    let k = columns as f64;
     let point = |&batch: &u64| {
         let b = batch as f64;
         let flops_per_byte = 2.0 * b * n * k / (n * k * weight_bytes + b * (n + k) * activation);

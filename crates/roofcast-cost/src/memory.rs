@@ -112,8 +112,8 @@ impl<'a> Memory<'a> {
 
     /// Most running requests of one replica that its pool of recurrent states allows; `None` without such a pool.
     pub fn running(&self) -> Option<u64> {
-        let least = self.states.iter().flatten().map(|pool| pool.requests).min()?;
-        Some(least.saturating_mul(self.deployment.parallelism.attention_dp))
+        let fewest = self.states.iter().flatten().map(|pool| pool.requests).min()?;
+        Some(fewest.saturating_mul(self.deployment.parallelism.attention_dp))
     }
 
     /// Number of sequences of `context` tokens that fit in the KV room of one replica at one time.
@@ -180,7 +180,8 @@ fn rank(deployment: &Deployment, stage: usize) -> (Rank, Option<RankStatePool>) 
     let left = budget_bytes.saturating_sub(taken);
     let states = sglang::pool(deployment, stage, left);
     let state_bytes = states.map_or(Bytes::ZERO, |pool| pool.bytes);
-    let (taken, left) = (taken + state_bytes, left.saturating_sub(state_bytes));
+    let taken = taken + state_bytes;
+    let left = left.saturating_sub(state_bytes);
     let free_bytes = free(deployment);
     let (kv_bytes, most) = match asked_room(deployment, stage) {
         Some(asked) => (asked, free_bytes.saturating_sub(asked)),
@@ -213,10 +214,13 @@ pub fn sequence_bytes(deployment: &Deployment, stage: usize, context: u64) -> By
         .flatten()
         .map(|(mixer, layers)| {
             let parts = parts(deployment, mixer);
-            let kept = mixer.rank_bytes(deployment.kv, context, parts);
-            let kept =
-                if pooled { kept.saturating_sub(mixer.rank_bytes(deployment.kv, 0, parts)) } else { kept };
-            (kept + block_slack(deployment, mixer, context)) * layers
+            let rank_bytes = mixer.rank_bytes(deployment.kv, context, parts);
+            let state_bytes = if pooled {
+                rank_bytes.saturating_sub(mixer.rank_bytes(deployment.kv, 0, parts))
+            } else {
+                rank_bytes
+            };
+            (state_bytes + block_slack(deployment, mixer, context)) * layers
         })
         .fold(draft, |all, layers| all + layers)
 }
@@ -271,7 +275,8 @@ fn budget(deployment: &Deployment, taken: Bytes) -> Bytes {
     if deployment.ideal {
         return deployment.accelerator.memory_bytes;
     }
-    let (usable, free) = (deployment.accelerator.usable_bytes, free(deployment));
+    let usable = deployment.accelerator.usable_bytes;
+    let free = free(deployment);
     let share = |of: Bytes| Bytes::from_f64(of.as_f64() * deployment.engine.gpu_memory_utilization);
     match deployment.engine.kind() {
         EngineKind::TensorrtLlm => (taken + share(free.saturating_sub(taken))).min(free),
@@ -349,8 +354,8 @@ fn pooled_tokens(deployment: &Deployment, context: u64) -> u64 {
     let p = deployment.parallelism;
     let pool = deployment.accelerator.memory_bytes * (p.stage_ranks() * p.pp);
     let free = pool.saturating_sub(deployment.weight_bytes);
-    let one = deployment.model.kv_bytes_per_sequence(deployment.kv, context);
-    share(free, context, one)
+    let sequence = deployment.model.kv_bytes_per_sequence(deployment.kv, context);
+    share(free, context, sequence)
 }
 
 fn share(room: Bytes, context: u64, sequence: Bytes) -> u64 {
@@ -370,8 +375,9 @@ fn padded(deployment: &Deployment, context: u64) -> u64 {
 pub fn block_tokens(deployment: &Deployment) -> u64 {
     let size = deployment.engine.block_size;
     let mixers = || deployment.stages.iter().flat_map(|s| s.blocks.iter().map(|(b, _)| &b.mixer));
-    let held = |m: &Mixer| m.recurrence().map(|s| s.bytes.div_ceil(u128::from(parts(deployment, m).state)));
-    let state = mixers().filter_map(held).max().unwrap_or(0);
+    let state_of =
+        |m: &Mixer| m.recurrence().map(|s| s.bytes.div_ceil(u128::from(parts(deployment, m).state)));
+    let state = mixers().filter_map(state_of).max().unwrap_or(0);
     let token = mixers()
         .filter(|m| m.kv_elements(1) > 0)
         .map(|m| deployment.kv.width.bytes(m.kv_elements(1)).0.div_ceil(parts(deployment, m).cache))

@@ -177,9 +177,13 @@ impl StepModel {
     #[inline(always)]
     pub fn pass<'a>(&self, n: u64, contexts: Contexts<'a>, chunks: Cow<'a, [Sequences]>) -> Pass<'a> {
         let ranks = self.parallelism.attention_dp;
-        let one = part(n, self.stages.microbatches);
+        let per_stage = part(n, self.stages.microbatches);
         let rank = |rows: u64| part(rows, ranks);
-        let (mut new, mut sampled, mut sampling, mut longest, mut ends) = (0, 0, 0, 0, false);
+        let mut new = 0;
+        let mut sampled = 0;
+        let mut sampling = 0;
+        let mut longest = 0;
+        let mut ends = false;
         for chunk in chunks.iter() {
             new += chunk.tokens();
             sampled += chunk.count * chunk.sampled;
@@ -189,7 +193,7 @@ impl StepModel {
                 ends |= chunk.sampled > 0;
             }
         }
-        let decodes = rank(one);
+        let decodes = rank(per_stage);
         let contexts = match contexts {
             Contexts::Groups(groups) => {
                 let local =
@@ -201,9 +205,9 @@ impl StepModel {
         let busiest = if ranks == 1 { chunks } else { busiest(&chunks, ranks) };
         Pass {
             rows: decodes + if ranks == 1 { new } else { busiest.iter().map(Sequences::tokens).sum() },
-            sampled: rank(one + sampled),
-            sequences: rank(one + sampling),
-            tokens: one + new,
+            sampled: rank(per_stage + sampled),
+            sequences: rank(per_stage + sampling),
+            tokens: per_stage + new,
             decodes,
             share: match n {
                 0 => 0.0,
@@ -245,10 +249,10 @@ fn dealt<'a>(sequences: &[Sequences], parts: u64, part: u64) -> Cow<'a, [Sequenc
 fn busiest<'a>(chunks: &[Sequences], ranks: u64) -> Cow<'a, [Sequences]> {
     let (prompts, verifying): (Vec<Sequences>, Vec<Sequences>) = chunks.iter().partition(|c| c.is_prompt());
     let tokens = |dealt: &Cow<[Sequences]>| dealt.iter().map(Sequences::tokens).sum::<u64>();
-    let most =
+    let busiest_rank =
         (0..ranks.min(prompts.len() as u64 + 1)).map(|rank| dealt(&prompts, ranks, rank)).max_by_key(tokens);
-    let most = most.into_iter().flat_map(Cow::into_owned);
-    most.chain(dealt(&verifying, ranks, 0).into_owned()).collect()
+    let busiest_prompts = busiest_rank.into_iter().flat_map(Cow::into_owned);
+    busiest_prompts.chain(dealt(&verifying, ranks, 0).into_owned()).collect()
 }
 
 /// Bytes of HBM traffic per token in norms and activation functions, over all layers: the two norms of a layer read

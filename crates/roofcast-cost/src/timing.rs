@@ -140,8 +140,9 @@ impl Timing {
     /// Compute-bound and memory-bound seconds of the operator at `index` in all its layers.
     #[inline(always)]
     pub(crate) fn time(&self, index: usize, pass: &Pass) -> [f64; 2] {
-        let (operator, kernel) = (&self.model.operators[index], &self.operators[index]);
-        let one = match (&operator.form, &kernel.measured) {
+        let operator = &self.model.operators[index];
+        let kernel = &self.operators[index];
+        let layer_times = match (&operator.form, &kernel.measured) {
             (Form::Product { rows, matrix }, _) => gemm(operator, kernel, rows_of(*rows, pass), matrix),
             (Form::Experts(_), Some(MeasuredTimes::Rows(curve))) => {
                 bound(curve.at(number(pass.tokens)), pass.tokens > COMPUTE_BOUND_TOKENS)
@@ -162,7 +163,7 @@ impl Timing {
         let sampled = matches!(operator.form, Form::Product { rows: Rows::Sampled, .. });
         let part = if sampled { 1.0 } else { self.model.pipelined(pass) };
         let layers = number(operator.layers) * part;
-        [one[0] * layers, one[1] * layers]
+        [layer_times[0] * layers, layer_times[1] * layers]
     }
 
     /// Seconds of arithmetic of the operator at `index` in all its layers, overlapped or not.
@@ -212,7 +213,7 @@ impl Timing {
     pub fn products(&self, of: Rows, rows: u64) -> [f64; 2] {
         let mut sum = [0.0; 2];
         for (operator, kernel) in self.model.operators.iter().zip(&self.operators) {
-            let one = match operator.form {
+            let layer_products = match operator.form {
                 Form::Product { rows: those, ref matrix } if those == of => {
                     gemm(operator, kernel, rows, matrix)
                 }
@@ -222,8 +223,8 @@ impl Timing {
                 }
                 _ => continue,
             };
-            sum[0] += one[0] * operator.layers as f64;
-            sum[1] += one[1] * operator.layers as f64;
+            sum[0] += layer_products[0] * operator.layers as f64;
+            sum[1] += layer_products[1] * operator.layers as f64;
         }
         sum
     }
@@ -308,7 +309,8 @@ impl Timing {
     /// Like [`Timing::decode`], for a pass that `change` modifies.
     pub fn decode_among(&self, n: u64, change: impl FnOnce(&mut Pass)) -> AffineStep {
         let within = vec![0; self.model.reaches.len()];
-        let (mut slope, mut slopes) = (0.0, vec![0.0; within.len()]);
+        let mut slope = 0.0;
+        let mut slopes = vec![0.0; within.len()];
         // All microbatches are equal.
         let nothing = Contexts::Seen(Seen { all: 0, within: &within });
         let Some(mut pass) = self.model.passes(n, nothing, &[]).next() else {

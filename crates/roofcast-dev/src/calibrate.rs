@@ -285,11 +285,11 @@ fn sampled(rows: &[Measurement]) -> Vec<Measurement> {
 /// Every number of a calibration that the fit may change, as the index of its engine entry and its name.
 fn places(calibration: &Calibration) -> Vec<(usize, String)> {
     let engines = calibration.engines.iter().enumerate();
-    let of = |(index, engine): (usize, &EngineNumbers)| {
+    let movable = |(index, engine): (usize, &EngineNumbers)| {
         let may_move = engine.times.iter().filter(|(_, c)| c.least < c.most);
         may_move.map(|(name, _)| (index, name.clone())).collect::<Vec<_>>()
     };
-    engines.flat_map(of).collect()
+    engines.flat_map(movable).collect()
 }
 
 /// Index in `numbers` of the number called `name` that a forecast of `row` uses: from the last engine entry that

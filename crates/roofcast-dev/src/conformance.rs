@@ -113,16 +113,18 @@ fn json<'a, T: serde::Deserialize<'a>>(place: &str, text: &'a str) -> Result<T> 
 fn first_difference<S: Recorded>(recorded: &[S], replayed: &[S]) -> Option<StepDifference> {
     let longer = recorded.len().max(replayed.len());
     (0..longer).find_map(|i| {
-        let (recorded, ours) = (recorded.get(i), replayed.get(i));
+        let recorded = recorded.get(i);
+        let ours = replayed.get(i);
         if recorded == ours {
             return None;
         }
         let step = recorded.map_or(u64::MAX, S::step).min(ours.map_or(u64::MAX, S::step));
-        let of = |s: Option<&'_ S>| s.filter(|s| s.step() == step).and_then(|s| serde_json::to_value(s).ok());
+        let at_step =
+            |s: Option<&'_ S>| s.filter(|s| s.step() == step).and_then(|s| serde_json::to_value(s).ok());
         let fields = match (recorded, ours) {
             (Some(a), Some(b)) if a.step() == b.step() => a.differing(b),
             _ => vec!["step"],
         };
-        Some(StepDifference { step, fields, recorded: of(recorded), replayed: of(ours) })
+        Some(StepDifference { step, fields, recorded: at_step(recorded), replayed: at_step(ours) })
     })
 }

@@ -70,8 +70,8 @@ impl FromStr for Seed {
 
     fn from_str(name: &str) -> Result<Seed> {
         let ids: Vec<_> = Seed::ALL.iter().map(|s| s.id()).collect();
-        let found = Seed::ALL.into_iter().find(|s| s.id() == name.trim());
-        found.ok_or_else(|| Error::field("arguments", "SEED", format!("{name:?}"), ids.join(", ")))
+        let seed = Seed::ALL.into_iter().find(|s| s.id() == name.trim());
+        seed.ok_or_else(|| Error::field("arguments", "SEED", format!("{name:?}"), ids.join(", ")))
     }
 }
 
@@ -236,7 +236,8 @@ impl<'a> Setup<'a> {
 
     fn resolve(self, catalog: &Catalog) -> Result<Deployment> {
         let options = self.options();
-        let (model, chip) = (model(catalog, self.model)?, chip(catalog, self.hardware)?);
+        let model = model(catalog, self.model)?;
+        let chip = chip(catalog, self.hardware)?;
         if self.paper {
             let (options, chip) = options.counted(Convention::Seed003, &chip);
             return Deployment::resolve(model, Arc::new(chip), &options);

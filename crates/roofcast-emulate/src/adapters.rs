@@ -71,7 +71,8 @@ impl Adapters {
     pub(crate) fn load(&self, body: &[u8]) -> Result<String, Refusal> {
         let fields = Fields::parse(body)?;
         let text = |field: &str| fields.string(field).map(|found| found.unwrap_or_default().to_owned());
-        let (name, path) = (text("lora_name")?, text("lora_path")?);
+        let name = text("lora_name")?;
+        let path = text("lora_path")?;
         let invalid = |message: String| Err(Refusal::named(StatusCode::BAD_REQUEST, INVALID, message));
         if name.is_empty() || path.is_empty() {
             return invalid("Both 'lora_name' and 'lora_path' must be provided.".to_owned());

@@ -272,8 +272,8 @@ fn turns(field: &str, value: &Value) -> Result<Vec<(String, String)>, Refusal> {
     let turn = |item: &Value| {
         let role = item.get("role").and_then(Value::as_str);
         let role = role.ok_or_else(|| wrong("a message without a role"))?;
-        let said = content(item.get("content")).ok_or_else(|| wrong("a content that is no text"))?;
-        Ok((role.to_owned(), said + &called(item)))
+        let text = content(item.get("content")).ok_or_else(|| wrong("a content that is no text"))?;
+        Ok((role.to_owned(), text + &called(item)))
     };
     items.iter().map(turn).collect()
 }

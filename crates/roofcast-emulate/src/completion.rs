@@ -143,9 +143,9 @@ fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
         let cut = [encode(&spaced), encode(text)].into_iter().filter(|tokens| tokens.len() == 1);
         cut.map(|tokens| Word::new(tokenizer, tokens, text)).find(|word| word.follows == [spaced.as_str()])
     };
-    let found: Vec<Word> = words().filter_map(whole).collect();
-    if !found.is_empty() {
-        return found;
+    let vocabulary: Vec<Word> = words().filter_map(whole).collect();
+    if !vocabulary.is_empty() {
+        return vocabulary;
     }
     let cut = words().map(|text| Word::new(tokenizer, encode(&format!(" {text}")), text));
     cut.filter(|word| !word.tokens.is_empty()).collect()
@@ -280,12 +280,12 @@ impl Completion {
 
     /// True if the last `new` bytes completed one of `stops`; the text is then cut before the stop string.
     fn stopped(&mut self, stops: &[String], new: usize) -> bool {
-        let found = |stop: &String| {
+        let occurrence = |stop: &String| {
             let from = self.text.len().saturating_sub(new + stop.len());
             let from = (from..=self.text.len()).find(|at| self.text.is_char_boundary(*at)).unwrap_or(0);
             self.text[from..].find(stop.as_str()).map(|at| (from + at, stop.clone()))
         };
-        let Some((at, stop)) = stops.iter().filter_map(found).min() else { return false };
+        let Some((at, stop)) = stops.iter().filter_map(occurrence).min() else { return false };
         self.text.truncate(at);
         self.ends.iter_mut().for_each(|end| *end = (*end).min(at as u32));
         self.stops = true;
@@ -330,10 +330,10 @@ mod tests {
 
     #[test]
     fn answers_are_as_long_as_asked() {
-        let of = |body: Value| author().answer(&ask(body), &[1, 2, 3], 0, 7);
-        let bound = of(json!({"prompt": "a", "ignore_eos": true}));
+        let answer_to = |body: Value| author().answer(&ask(body), &[1, 2, 3], 0, 7);
+        let bound = answer_to(json!({"prompt": "a", "ignore_eos": true}));
         assert_eq!((bound.tokens.len(), bound.stops), (7, false));
-        let free = of(json!({"prompt": "a", "min_tokens": 6}));
+        let free = answer_to(json!({"prompt": "a", "min_tokens": 6}));
         assert!((free.tokens.len() == 6 && free.stops) || (free.tokens.len() == 7 && !free.stops));
         let lengths: Vec<usize> = (0..20)
             .map(|p| author().answer(&ask(json!({"prompt": "a"})), &[p], 0, 100).tokens.len())

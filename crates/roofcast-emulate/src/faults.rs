@@ -175,8 +175,11 @@ mod tests {
             .filter_map(|f| f.status)
             .collect();
         assert_eq!(statuses, [429, 401, 400, 503, 400, 404, 429]);
-        let one = Fault::parse(r#"{"failure_types": ["model_not_found"], "share": 1}"#).unwrap();
-        assert_eq!(Faults::new(Some(one)).next(&HeaderMap::new()).unwrap().unwrap().status, Some(404));
+        let missing_model = Fault::parse(r#"{"failure_types": ["model_not_found"], "share": 1}"#).unwrap();
+        assert_eq!(
+            Faults::new(Some(missing_model)).next(&HeaderMap::new()).unwrap().unwrap().status,
+            Some(404)
+        );
     }
 
     #[test]

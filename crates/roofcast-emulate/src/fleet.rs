@@ -179,7 +179,8 @@ impl Start<'_> {
 impl Launch<'_> {
     /// Properties of an engine that its metrics show.
     fn fixed(&self, forecaster: &Forecaster, engine: &Online, rank: u64) -> Fixed {
-        let (deployment, capacity) = (&forecaster.deployment, engine.capacity());
+        let deployment = &forecaster.deployment;
+        let capacity = engine.capacity();
         Fixed {
             dialect: self.dialect,
             model: self.name.clone(),

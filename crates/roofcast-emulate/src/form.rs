@@ -174,15 +174,17 @@ impl<'a> Filler<'a> {
     /// Generates a whole number within the schema's bounds, counted up from the lower one.
     fn integer(&mut self, schema: &Value) -> i64 {
         let bound = |key: &str| schema.get(key).and_then(Value::as_f64).map(|n| n.clamp(-1e15, 1e15));
-        let least = bound("minimum").map(f64::ceil);
-        let least = least.or(bound("exclusiveMinimum").map(|n| n.floor() + 1.0)).map(|n| n as i64);
-        let most = bound("maximum").map(f64::floor);
-        let most = most.or(bound("exclusiveMaximum").map(|n| n.ceil() - 1.0)).map(|n| n as i64);
+        let inclusive_minimum = bound("minimum").map(f64::ceil);
+        let minimum =
+            inclusive_minimum.or(bound("exclusiveMinimum").map(|n| n.floor() + 1.0)).map(|n| n as i64);
+        let inclusive_maximum = bound("maximum").map(f64::floor);
+        let maximum =
+            inclusive_maximum.or(bound("exclusiveMaximum").map(|n| n.ceil() - 1.0)).map(|n| n as i64);
         let drawn = (self.draw)(100) as i64;
-        match (least, most) {
-            (Some(least), Some(most)) => (least + drawn).min(most).max(least),
-            (Some(least), None) => least + drawn,
-            (None, Some(most)) => most - drawn,
+        match (minimum, maximum) {
+            (Some(minimum), Some(maximum)) => (minimum + drawn).min(maximum).max(minimum),
+            (Some(minimum), None) => minimum + drawn,
+            (None, Some(maximum)) => maximum - drawn,
             (None, None) => drawn,
         }
     }
@@ -197,13 +199,13 @@ impl<'a> Filler<'a> {
             _ => {}
         }
         let count = |key: &str| schema.get(key).and_then(Value::as_u64);
-        let least = count("minLength").unwrap_or(1).min(LONGEST);
+        let min_length = count("minLength").unwrap_or(1).min(LONGEST);
         let mut text = (self.word)((self.draw)(1 << 16));
-        while (text.chars().count() as u64) < least {
+        while (text.chars().count() as u64) < min_length {
             text = format!("{text} {}", (self.word)((self.draw)(1 << 16)));
         }
-        let most = count("maxLength").unwrap_or(u64::MAX).min(LONGEST + 64) as usize;
-        text.chars().take(most).collect()
+        let max_length = count("maxLength").unwrap_or(u64::MAX).min(LONGEST + 64) as usize;
+        text.chars().take(max_length).collect()
     }
 }
 
@@ -218,14 +220,14 @@ mod tests {
     #[test]
     fn every_way_to_ask_for_a_form() {
         let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
-        let asked = Some(Form::Json(schema.clone()));
+        let expected = Some(Form::Json(schema.clone()));
         for body in [
             json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}),
             json!({ "guided_json": schema }),
             json!({"guided_json": schema.to_string()}),
             json!({"structured_outputs": {"json": schema}}),
         ] {
-            assert_eq!(read(body.clone()).unwrap(), asked, "{body}");
+            assert_eq!(read(body.clone()).unwrap(), expected, "{body}");
         }
         assert_eq!(read(json!({"response_format": {"type": "text"}})).unwrap(), None);
         assert_eq!(read(json!({"structured_outputs": {"regex": "a+"}})).unwrap(), None);

@@ -155,8 +155,9 @@ impl Group {
         if open.is_empty() {
             return None;
         }
-        let asked = key.rank.filter(|rank| open.contains(rank));
-        let chosen = asked.unwrap_or_else(|| lock(&self.router).choose(key.session, key.prefix, load, &open));
+        let named_rank = key.rank.filter(|rank| open.contains(rank));
+        let chosen =
+            named_rank.unwrap_or_else(|| lock(&self.router).choose(key.session, key.prefix, load, &open));
         self.engines.get(chosen).cloned()
     }
 
@@ -221,14 +222,14 @@ impl Onward for Continuation {
         let Some(engine) = engines.get(chosen) else { return job.outlet.fail(Failure::Aborted) };
         let tokens = job.asked.prompt.len() as u64;
         let prompt = job.asked.prompt.iter().chain(self.output.first()).copied().collect();
-        let asked = OnlineRequest {
+        let onward = OnlineRequest {
             at: end + way.time(tokens) + way.latency,
             prompt,
             output: self.output[1..].into(),
             transferred: tokens,
             ..job.asked
         };
-        engine.arrive(Job { asked, since: end, onward: None, ..job });
+        engine.arrive(Job { asked: onward, since: end, onward: None, ..job });
     }
 }
 

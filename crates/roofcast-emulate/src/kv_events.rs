@@ -64,7 +64,8 @@ impl KvEvents {
     ) -> Told {
         let extra = lora.map(|lora| adapter(&lora.name, &lora.path));
         let size = self.block_size as usize;
-        let (end, mut tokens) = (first + contents.len(), Vec::with_capacity(contents.len() * size));
+        let end = first + contents.len();
+        let mut tokens = Vec::with_capacity(contents.len() * size);
         let token = |at: usize| match at.checked_sub(asked.prompt.len()) {
             None => asked.prompt.get(at),
             Some(at) => asked.output.get(at),
@@ -94,10 +95,10 @@ impl KvEvents {
     pub(crate) fn remove(&mut self, content: Content) -> Option<Told> {
         let (hash, count) = self.stored.get_mut(&content)?;
         *count -= 1;
-        let told = Told::Removed { hashes: vec![*hash] };
+        let removal = Told::Removed { hashes: vec![*hash] };
         if *count == 0 {
             self.stored.remove(&content);
         }
-        Some(told)
+        Some(removal)
     }
 }

@@ -130,7 +130,8 @@ impl Outlet {
         cx: &mut Context<'_>,
     ) -> Poll<Progress> {
         let mut state = self.state();
-        let (ended, failed) = (state.open == 0, state.failed);
+        let ended = state.open == 0;
+        let failed = state.failed;
         let more = state.out.iter().zip(out.iter()).any(|(now, before)| now.tokens > before.tokens);
         if !more && !ended && failed.is_none() {
             state.reader = Some(cx.waker().clone());

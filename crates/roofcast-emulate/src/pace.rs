@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn ten_seconds_of_the_engine_take_one() {
-        let (pace, start) = (Pace::new(10.0), Instant::now());
+        let pace = Pace::new(10.0);
+        let start = Instant::now();
         assert_eq!(wall(start, 10.0, ticks(10.0)) - start, Duration::from_secs(1));
         assert!((pace.seconds(ticks(10.0)) - 1.0).abs() < 1e-12);
         let before = pace.now();

@@ -58,13 +58,13 @@ impl Pins {
     pub(crate) fn set(&self, text: &[u8], is_gauge: impl Fn(&str) -> bool) -> Result<(), String> {
         let accepted = "gauges of /metrics as {\"vllm:num_requests_waiting\": {\"value\": 12}}, {\"ramp\": {\"from\": 0, \
                         \"to\": 1, \"seconds\": 60}} or {\"square\": {\"low\": 0, \"high\": 1, \"period_seconds\": 20}}";
-        let asked: BTreeMap<String, Pin> =
+        let pins: BTreeMap<String, Pin> =
             serde_json::from_slice(text).map_err(|e| format!("{e}; accepted: {accepted}"))?;
-        if let Some((name, _)) = asked.iter().find(|(name, pin)| !is_gauge(name) || !pin.is_valid()) {
+        if let Some((name, _)) = pins.iter().find(|(name, pin)| !is_gauge(name) || !pin.is_valid()) {
             return Err(format!("{name} is no gauge, or its span not above 0; accepted: {accepted}"));
         }
         let now = Instant::now();
-        self.pins().extend(asked.into_iter().map(|(name, pin)| (name, (pin, now))));
+        self.pins().extend(pins.into_iter().map(|(name, pin)| (name, (pin, now))));
         Ok(())
     }
 

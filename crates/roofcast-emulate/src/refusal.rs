@@ -49,7 +49,8 @@ impl Refusal {
 
     /// Refusal with pydantic's errors about a body, one per line.
     fn invalid(param: Option<&str>, errors: &[String]) -> Refusal {
-        let (count, many) = (errors.len(), if errors.len() == 1 { "" } else { "s" });
+        let count = errors.len();
+        let many = if errors.len() == 1 { "" } else { "s" };
         let message = format!("{count} validation error{many}:\n  {}", errors.join("\n  "));
         Refusal::new(StatusCode::BAD_REQUEST, "Bad Request", param, message)
     }
@@ -60,12 +61,12 @@ impl Refusal {
         let before = lines.map(<[u8]>::len).sum::<usize>();
         let at = if error.is_eof() { body.len() } else { before + error.column().saturating_sub(1) };
         let param = format!("body.{at}");
-        let found = format!(
+        let detail = format!(
             "{{'type': 'json_invalid', 'loc': '{param}', 'msg': 'JSON decode error', \
              'input': '<dict of 0 items>', 'ctx': {{'error': 'Expecting value'}}}}"
         );
-        let said = llama_cpp::no_json(body.get(at).copied(), error);
-        Refusal { llama_cpp: Some(Box::new(said)), ..Refusal::invalid(Some(&param), &[found]) }
+        let llama_refusal = llama_cpp::no_json(body.get(at).copied(), error);
+        Refusal { llama_cpp: Some(Box::new(llama_refusal)), ..Refusal::invalid(Some(&param), &[detail]) }
     }
 
     /// Refusal of a body whose content type is absent or is not JSON.
@@ -75,7 +76,8 @@ impl Refusal {
 
     /// Refusal of a list with more than `most` items, in a field that also accepts a string.
     pub(crate) fn long_list(field: &str, found: &[Value], most: usize) -> Refusal {
-        let (param, count) = (format!("body.{field}"), found.len());
+        let param = format!("body.{field}");
+        let count = found.len();
         let input = format!("'<list of {count} items>'");
         let errors = [
             format!(
@@ -93,9 +95,9 @@ impl Refusal {
     /// Refusal of a field that is missing or of another type.
     pub(crate) fn field(field: &str, kind: &str, reason: &str, found: &Value) -> Refusal {
         let param = format!("body.{field}");
-        let found =
+        let detail =
             format!("{{'type': '{kind}', 'loc': '{param}', 'msg': '{reason}', 'input': '{}'}}", brief(found));
-        Refusal::invalid(Some(&param), &[found])
+        Refusal::invalid(Some(&param), &[detail])
     }
 
     /// Refusal of a model that is not served.
@@ -172,8 +174,8 @@ impl Refusal {
     /// Message of the refusal.
     fn message(&self) -> String {
         let error = self.body.get("error");
-        let found = error.and_then(|error| error.get("message")).or(error).or(self.body.get("detail"));
-        found.and_then(Value::as_str).unwrap_or_default().to_owned()
+        let message = error.and_then(|error| error.get("message")).or(error).or(self.body.get("detail"));
+        message.and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// Body of the refusal, in the form of this dialect.

@@ -281,9 +281,9 @@ impl Service {
 
     /// Reads the whole body, which may not exceed the limit.
     async fn read(&self, headers: &HeaderMap, body: Incoming) -> Result<Bytes, Refusal> {
-        let most = self.settings.most_body;
-        http::body(headers, body, most).await.map_err(|unread| match unread {
-            Unread::TooLarge => Refusal::too_large(most),
+        let body_limit = self.settings.most_body;
+        http::body(headers, body, body_limit).await.map_err(|unread| match unread {
+            Unread::TooLarge => Refusal::too_large(body_limit),
             Unread::EndedEarly => Refusal::bad("The body ended early."),
             Unread::TooSlow => Refusal::bad("The body took too long."),
         })
@@ -293,11 +293,11 @@ impl Service {
     /// llama.cpp accept any name.
     fn model(&self, asked: Option<&str>) -> Result<String, Refusal> {
         let names = &self.settings.names;
-        let found = match asked {
+        let served_name = match asked {
             None | Some("") => names.first(),
             Some(asked) => names.iter().find(|name| *name == asked),
         };
-        match (found, asked) {
+        match (served_name, asked) {
             (Some(name), _) => Ok(name.clone()),
             (None, Some(asked)) if self.adapters.get(asked).is_some() => Ok(asked.to_owned()),
             (None, Some(asked)) if self.settings.dialect != Dialect::Vllm => Ok(asked.to_owned()),
@@ -322,7 +322,8 @@ impl Service {
             }
             card
         };
-        let (root, longest) = (&self.settings.root, Some(self.max_model_len));
+        let root = &self.settings.root;
+        let longest = Some(self.max_model_len);
         let base = self.settings.names.first();
         let adapters = self.adapters.all();
         let bases = self.settings.names.iter().map(|name| card(name, root, None, longest));
@@ -355,9 +356,10 @@ impl Service {
     fn detokenized(&self, body: &[u8]) -> Result<String, Refusal> {
         let fields = Fields::parse(body)?;
         self.model(fields.string("model")?)?;
-        let found = fields.need("tokens")?;
-        let tokens: Option<Vec<u32>> = found.as_array().and_then(|all| all.iter().map(ask::token).collect());
-        let wrong = || Refusal::field("tokens", "list_type", "Input should be a valid list", found);
+        let written = fields.need("tokens")?;
+        let tokens: Option<Vec<u32>> =
+            written.as_array().and_then(|all| all.iter().map(ask::token).collect());
+        let wrong = || Refusal::field("tokens", "list_type", "Input should be a valid list", written);
         Ok(self.tokenizer().spelled(&tokens.ok_or_else(wrong)?))
     }
 
@@ -434,7 +436,8 @@ fn is_json(headers: &HeaderMap) -> bool {
 /// A new id for a request without one: a random UUID of version 4, without hyphens.
 fn fresh_id() -> Option<HeaderValue> {
     let [high, low] = [(); 2].map(|()| RandomState::new().build_hasher().finish());
-    let (high, low) = (high & !0xf000 | 0x4000, low >> 2 | 1 << 63);
+    let high = high & !0xf000 | 0x4000;
+    let low = low >> 2 | 1 << 63;
     HeaderValue::from_str(&format!("{high:016x}{low:016x}")).ok()
 }
 

@@ -97,8 +97,8 @@ impl Stream {
 
     /// True if enough tokens are released to cut the connection.
     fn is_cut(&self) -> bool {
-        let said: u64 = self.out.iter().map(|out| out.tokens).sum();
-        self.cut.is_some_and(|cut| said >= cut)
+        let sent_tokens: u64 = self.out.iter().map(|out| out.tokens).sum();
+        self.cut.is_some_and(|cut| sent_tokens >= cut)
     }
 }
 

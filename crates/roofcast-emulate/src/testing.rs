@@ -37,8 +37,10 @@ pub fn request(body: &[u8]) {
             .iter()
             .map(|answer| Out { tokens: answer.tokens.len() as u64, ..Out::default() })
             .collect();
-        let (id, model) = ("fuzz".to_owned(), "fuzz".to_owned());
-        let (fingerprint, tokenizer) = (Arc::from(""), Arc::clone(AUTHOR.tokenizer()));
+        let id = "fuzz".to_owned();
+        let model = "fuzz".to_owned();
+        let fingerprint = Arc::from("");
+        let tokenizer = Arc::clone(AUTHOR.tokenizer());
         let echoed = Echoed::all(&ask, &Rule);
         let reply = Reply {
             id,

@@ -164,23 +164,23 @@ mod tests {
                 "tags": {"type": "array", "minItems": 2, "items": {"type": "string", "maxLength": 2}},
                 "near": {"$ref": "#/$defs/place"}, "sure": {"type": ["null", "boolean"]}, "spare": {"type": "string"}}});
         for from in 0..50 {
-            let found = filled(form.clone(), from);
-            assert!(found["city"].as_str().unwrap().len() >= 12);
-            assert!(["C", "F"].contains(&found["unit"].as_str().unwrap()));
-            assert!((1..=3).contains(&found["days"].as_i64().unwrap()));
-            assert_eq!(found["at"], "2026-01-01");
-            let tags = found["tags"].as_array().unwrap();
+            let arguments = filled(form.clone(), from);
+            assert!(arguments["city"].as_str().unwrap().len() >= 12);
+            assert!(["C", "F"].contains(&arguments["unit"].as_str().unwrap()));
+            assert!((1..=3).contains(&arguments["days"].as_i64().unwrap()));
+            assert_eq!(arguments["at"], "2026-01-01");
+            let tags = arguments["tags"].as_array().unwrap();
             assert!(tags.len() == 2 && tags.iter().all(|t| t.as_str().unwrap().len() <= 2));
-            assert!((-90.0..=90.0).contains(&found["near"]["lat"].as_f64().unwrap()));
-            assert!(found["sure"].is_boolean() && found.get("spare").is_none());
+            assert!((-90.0..=90.0).contains(&arguments["near"]["lat"].as_f64().unwrap()));
+            assert!(arguments["sure"].is_boolean() && arguments.get("spare").is_none());
         }
     }
 
     /// Generation terminates for a schema that refers to itself, requires far too much or is invalid.
     #[test]
     fn any_form_is_filled() {
-        let own = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
-        assert!(filled(own, 0)["next"]["next"].is_object());
+        let recursive = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
+        assert!(filled(recursive, 0)["next"]["next"].is_object());
         let wide =
             json!({"type": "object", "properties": {"a": {"type": "array", "minItems": 1_000_000_000}}});
         assert_eq!(filled(wide, 0)["a"].as_array().unwrap().len(), form::MOST_PARTS);

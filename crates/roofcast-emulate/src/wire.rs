@@ -93,8 +93,8 @@ impl Reply {
 
     /// Token counts: the prompts' tokens and `said` tokens of the answers.
     fn usage(&self, said: u64) -> Value {
-        let asked: u64 = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
-        json!({"prompt_tokens": asked, "total_tokens": asked + said, "completion_tokens": said})
+        let prompt_tokens: u64 = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
+        json!({"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens + said, "completion_tokens": said})
     }
 
     /// Cuts the answers that the engine aborted to their released tokens; called when no more tokens come.
@@ -121,8 +121,8 @@ impl Reply {
 
     fn openai(&self, out: &[Out]) -> Value {
         let choices: Vec<Value> = (0..self.answers.len()).map(|choice| self.choice(choice)).collect();
-        let said = self.answers.iter().map(|a| a.tokens.len() as u64).sum();
-        let mut usage = self.usage(said);
+        let output_tokens = self.answers.iter().map(|a| a.tokens.len() as u64).sum();
+        let mut usage = self.usage(output_tokens);
         let cached: u64 = out.iter().map(|o| o.cached).sum();
         usage["prompt_tokens_details"] =
             if cached > 0 { json!({ "cached_tokens": cached }) } else { Value::Null };
@@ -152,7 +152,8 @@ impl Reply {
         let answer = &self.answers[choice];
         let ids = if self.ask.return_token_ids { json!(*answer.tokens) } else { Value::Null };
         let logprobs = self.logprobs(choice, 0, answer.tokens.len());
-        let (reason, stop) = (self.reason(choice), &answer.stop_reason);
+        let reason = self.reason(choice);
+        let stop = &answer.stop_reason;
         if self.ask.endpoint == Endpoint::Chat {
             return json!({
                 "index": choice, "message": self.message(choice),
@@ -255,12 +256,12 @@ impl Writer {
     pub(crate) fn write(&mut self, out: &[Out], bursts: &[Burst], into: &mut Vec<u8>) {
         let lengths = self.reply.answers.iter().map(|answer| answer.tokens.len());
         let until: Vec<usize> = out.iter().zip(lengths).map(|(o, n)| n.min(o.tokens as usize)).collect();
-        let most = until.iter().copied().max().unwrap_or(0);
-        let least = self.written.iter().copied().min().unwrap_or(0);
-        if most > 0 {
+        let longest = until.iter().copied().max().unwrap_or(0);
+        let shortest = self.written.iter().copied().min().unwrap_or(0);
+        if longest > 0 {
             self.roles(into);
         }
-        for index in least..most {
+        for index in shortest..longest {
             for (choice, until) in until.iter().enumerate() {
                 if self.written[choice] == index && index < *until {
                     let burst = bursts.iter().find(|burst| burst.choice == choice && burst.from == index);
@@ -287,8 +288,8 @@ impl Writer {
         if self.reply.ask.include_usage {
             into.extend(&self.head);
             into.extend(b"],\"usage\":");
-            let said = self.written.iter().map(|n| *n as u64).sum();
-            json(into, &self.reply.usage(said));
+            let output_tokens = self.written.iter().map(|n| *n as u64).sum();
+            json(into, &self.reply.usage(output_tokens));
             self.fingerprint(into);
             into.extend(b"}\n\n");
         }
@@ -298,11 +299,11 @@ impl Writer {
     /// Writes the last chunk of a choice that the engine aborted.
     fn aborted(&self, choice: usize, into: &mut Vec<u8>) {
         let chat = self.reply.ask.endpoint == Endpoint::Chat;
-        let said = if chat { json!({"delta": {"content": ""}}) } else { json!({"text": ""}) };
+        let empty = if chat { json!({"delta": {"content": ""}}) } else { json!({"text": ""}) };
         let mut chunk =
             json!({"index": choice, "logprobs": null, "finish_reason": "abort", "stop_reason": null});
-        if let (Some(chunk), Some(said)) = (chunk.as_object_mut(), said.as_object()) {
-            chunk.extend(said.clone());
+        if let (Some(chunk), Some(empty)) = (chunk.as_object_mut(), empty.as_object()) {
+            chunk.extend(empty.clone());
         }
         into.extend(&self.head);
         json(into, &chunk);
@@ -361,9 +362,11 @@ impl Writer {
 
     /// Writes the tokens up to, not including, `to` in OpenAI's format.
     fn openai(&mut self, choice: usize, to: usize, into: &mut Vec<u8>) {
-        let (reply, index) = (&self.reply, self.written[choice]);
+        let reply = &self.reply;
+        let index = self.written[choice];
         let answer = &reply.answers[choice];
-        let (chat, last) = (reply.ask.endpoint == Endpoint::Chat, to == answer.tokens.len());
+        let chat = reply.ask.endpoint == Endpoint::Chat;
+        let last = to == answer.tokens.len();
         into.extend(&self.head);
         into.extend(b"{\"index\":");
         json(into, &choice);
@@ -375,8 +378,8 @@ impl Writer {
         if answer.calls() {
             json(into, &reply.call_pieces(choice, index, to));
         } else if index == 0 && reply.ask.echo {
-            let said = if reply.ask.prompt_only { "" } else { answer.span(0, to) };
-            json(into, &(reply.echo(choice) + said));
+            let text = if reply.ask.prompt_only { "" } else { answer.span(0, to) };
+            json(into, &(reply.echo(choice) + text));
         } else {
             json(into, answer.span(index, to));
         }

@@ -150,8 +150,8 @@ impl Catalog {
     /// Returns the workload with this id, compared without case.
     pub fn workload(&self, name: &str) -> Result<&Preset> {
         let wanted = name.trim();
-        let found = self.workloads.rev().find(|slot| slot.id.eq_ignore_ascii_case(wanted));
-        found.ok_or_else(|| names::unknown("workload", name, name, &self.workloads))?.get()
+        let entry = self.workloads.rev().find(|slot| slot.id.eq_ignore_ascii_case(wanted));
+        entry.ok_or_else(|| names::unknown("workload", name, name, &self.workloads))?.get()
     }
 
     /// Finds the accelerator with a name that occurs in `text` as whole words, as in a device name from a driver; the
@@ -164,8 +164,8 @@ impl Catalog {
             .collect();
         let known = self.accelerators.iter();
         let known = known.flat_map(|slot| slot.names().map(move |n| (names::words(n).concat(), slot)));
-        let found = known.filter(|(name, _)| runs.contains(name)).max_by_key(|(name, _)| name.len());
-        found.and_then(|(_, slot)| slot.get().ok())
+        let longest = known.filter(|(name, _)| runs.contains(name)).max_by_key(|(name, _)| name.len());
+        longest.and_then(|(_, slot)| slot.get().ok())
     }
 
     /// Finds the accelerator of this name, compared without case and separators, else by its words in any order.
@@ -180,13 +180,13 @@ impl Catalog {
             let hint = "accepted: a name such as h100-sxm; `roofcast catalog` lists them".to_owned();
             return Err(Error::Unknown { kind: "accelerator", found: name.to_owned(), hint });
         }
-        let found = match names::find(&self.accelerators, name) {
+        let candidates = match names::find(&self.accelerators, name) {
             Match::One(slot) | Match::Beginning(slot) => return slot.get().map(Some),
             Match::Several(slots) => slots,
             Match::Nothing => Vec::new(),
         };
         let worded = machines::find(&self.accelerators, name);
-        match (worded.as_slice(), found.as_slice()) {
+        match (worded.as_slice(), candidates.as_slice()) {
             ([one], _) => one.get().map(Some),
             ([], []) => Ok(None),
             ([], several) | (several, _) => {
@@ -241,10 +241,10 @@ mod tests {
     #[test]
     fn every_entry_is_found_by_its_lines() {
         let catalog = Catalog::embedded().unwrap();
-        let mut found = 0;
+        let mut entries = 0;
         for (path, text) in FILES {
             let whole = Catalog::parse(path, text).unwrap();
-            found += whole.models.iter().count() + whole.accelerators.iter().count();
+            entries += whole.models.iter().count() + whole.accelerators.iter().count();
             for model in whole.models().unwrap() {
                 let slot = catalog.models.iter().find(|s| s.id == model.id).unwrap();
                 assert_eq!(slot.get().unwrap(), model);
@@ -259,7 +259,7 @@ mod tests {
                 assert_eq!(catalog.workload(&preset.id).unwrap(), preset);
             }
         }
-        assert_eq!(catalog.models.iter().count() + catalog.accelerators.iter().count(), found);
+        assert_eq!(catalog.models.iter().count() + catalog.accelerators.iter().count(), entries);
     }
 
     #[test]
@@ -364,8 +364,9 @@ mod tests {
         let model = read("amd/Llama-3.1-70B-Instruct-FP8-KV");
         let quantization = model.quantization.unwrap();
         assert_eq!((quantization.format.name, quantization.kv.unwrap().name), ("fp8", "fp8"));
-        let said = "amd/Llama-3.1-70B-Instruct-FP8-KV: meta-llama/Llama-3.1-70B with weights fp8, KV fp8";
-        assert_eq!(model.assumptions.last().map(String::as_str), Some(said));
+        let assumption =
+            "amd/Llama-3.1-70B-Instruct-FP8-KV: meta-llama/Llama-3.1-70B with weights fp8, KV fp8";
+        assert_eq!(model.assumptions.last().map(String::as_str), Some(assumption));
         assert_eq!(model.name, "amd/Llama-3.1-70B-Instruct-FP8-KV");
         let model = read("x/Llama-3.1-8B-F16");
         assert_eq!((model.dtype, model.quantization), (Dtype::Fp16, None));
@@ -374,17 +375,17 @@ mod tests {
     #[test]
     fn a_device_is_found_by_whole_words() {
         let catalog = Catalog::embedded().unwrap();
-        let found = |text: &str| catalog.device(text).map(|a| a.id.as_str());
-        assert_eq!(found("NVIDIA GeForce RTX 4090"), Some("rtx-4090"));
-        assert_eq!(found("NVIDIA_GeForce_RTX_4070_Ti_SUPER"), Some("rtx-4070-ti-super"));
-        assert_eq!(found("NVIDIA GeForce RTX 4070 Laptop GPU"), Some("rtx-4070-laptop"));
-        assert_eq!(found("NVIDIA RTX 6000 Ada Generation"), Some("rtx-6000-ada"));
-        assert_eq!(found("NVIDIA H100 80GB HBM3"), Some("h100-sxm"));
-        assert_eq!(found("NVIDIA A100-SXM4-80GB"), Some("a100-sxm-80gb"));
-        assert_eq!(found("AMD Instinct MI300X OAM"), Some("mi300x"));
-        assert_eq!(found("Apple M4 Max"), Some("m4-max"));
+        let device = |text: &str| catalog.device(text).map(|a| a.id.as_str());
+        assert_eq!(device("NVIDIA GeForce RTX 4090"), Some("rtx-4090"));
+        assert_eq!(device("NVIDIA_GeForce_RTX_4070_Ti_SUPER"), Some("rtx-4070-ti-super"));
+        assert_eq!(device("NVIDIA GeForce RTX 4070 Laptop GPU"), Some("rtx-4070-laptop"));
+        assert_eq!(device("NVIDIA RTX 6000 Ada Generation"), Some("rtx-6000-ada"));
+        assert_eq!(device("NVIDIA H100 80GB HBM3"), Some("h100-sxm"));
+        assert_eq!(device("NVIDIA A100-SXM4-80GB"), Some("a100-sxm-80gb"));
+        assert_eq!(device("AMD Instinct MI300X OAM"), Some("mi300x"));
+        assert_eq!(device("Apple M4 Max"), Some("m4-max"));
         for other in ["Tesla M40", "Quadro M1000", "Intel(R) Core(TM) 5 120U", "Quadro T400", "NVIDIA L2"] {
-            assert_eq!(found(other), None, "{other}");
+            assert_eq!(device(other), None, "{other}");
         }
     }
 

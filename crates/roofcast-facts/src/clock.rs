@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn runs_by_hand() {
         assert_eq!([(10, 2, 3), (10, 2, 1), (10, 2, 0)].map(|(f, g, n)| sum_of_run(f, g, n)), [36, 10, 0]);
-        let most = u64::from(u32::MAX);
-        assert_eq!(sum_of_run(u64::MAX, 0, most), u128::from(u64::MAX) * u128::from(most));
+        let largest = u64::from(u32::MAX);
+        assert_eq!(sum_of_run(u64::MAX, 0, largest), u128::from(u64::MAX) * u128::from(largest));
         // 0 + 1 + … + (n − 1).
-        assert_eq!(sum_of_run(0, 1, most), u128::from(most) * u128::from(most - 1) / 2);
+        assert_eq!(sum_of_run(0, 1, largest), u128::from(largest) * u128::from(largest - 1) / 2);
     }
 }

@@ -27,8 +27,9 @@ impl PromptImages {
 
     /// Number of images that chunks of prompts are the first to reach.
     pub(crate) fn reached(&self, chunks: &[Sequences]) -> u64 {
-        let one = |chunk: &Sequences| self.begun(chunk.context) - self.begun(chunk.context - chunk.new);
-        chunks.iter().map(|chunk| chunk.count * one(chunk)).sum()
+        let images_begun =
+            |chunk: &Sequences| self.begun(chunk.context) - self.begun(chunk.context - chunk.new);
+        chunks.iter().map(|chunk| chunk.count * images_begun(chunk)).sum()
     }
 }
 

@@ -93,8 +93,8 @@ impl Error {
             format!(":{line}:{column}")
         });
         let place = format!("{place}{}", position.unwrap_or_default());
-        let found = error.span().and_then(|span| text.get(span)).map(first_line);
-        let message = told(path, error.message(), found.as_deref());
+        let value = error.span().and_then(|span| text.get(span)).map(first_line);
+        let message = told(path, error.message(), value.as_deref());
         Error::Parse { place, message }
     }
 }

@@ -216,8 +216,8 @@ impl Model {
 
     /// KV-cache format that the checkpoint requests, else 16 or 32 bits by its dtype.
     pub fn kv_format(&self) -> KvFormat {
-        let asked = self.quantization.as_ref().and_then(|q| q.kv);
-        asked.unwrap_or(match self.dtype {
+        let named_format = self.quantization.as_ref().and_then(|q| q.kv);
+        named_format.unwrap_or(match self.dtype {
             Dtype::Fp32 => KvFormat::FP32,
             Dtype::Fp16 => KvFormat::FP16,
             _ => KvFormat::BF16,

@@ -74,7 +74,8 @@ impl JsonSchema for Slo {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let (mut keys, mut always) = (Map::new(), vec!["goodput".to_owned()]);
+        let mut keys = Map::new();
+        let mut always = vec!["goodput".to_owned()];
         for (metric, percentile) in Metric::ALL.into_iter().flat_map(|m| Percentile::ALL.map(|p| (m, p))) {
             let key = slo_key(metric, percentile);
             let about = format!("Bound on the {} {} in milliseconds.", metric.name(), percentile.name());

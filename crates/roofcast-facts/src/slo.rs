@@ -185,11 +185,11 @@ impl Slo {
                 return Err(Error::field(place, field, low.ms, accepted));
             }
             if self.goodput.is_some() && all.len() > 1 {
-                let found = format!("{} bounds of {}", all.len(), metric.name());
+                let bound_count = format!("{} bounds of {}", all.len(), metric.name());
                 return Err(Error::field(
                     place,
                     format!("{section}.goodput"),
-                    found,
+                    bound_count,
                     "one bound per metric with a goodput",
                 ));
             }

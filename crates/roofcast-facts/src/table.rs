@@ -85,7 +85,7 @@ mod tests {
     fn a_record_of_another_length_is_told_by_its_line() {
         let text = "# note\na,b\n1,2\n# note\n1,2,3\n";
         let error = reader(text).records().find_map(Result::err).unwrap();
-        let told = broken("f.csv", text, &error).to_string();
-        assert_eq!(told, "f.csv:5: 3 fields; accepted: 2, as in the header");
+        let message = broken("f.csv", text, &error).to_string();
+        assert_eq!(message, "f.csv:5: 3 fields; accepted: 2, as in the header");
     }
 }

@@ -94,7 +94,8 @@ mod tests {
         let silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let mut patient = Patient::new(stream, Duration::from_secs(30));
-        let (piece, start) = (vec![0; 1 << 16], Instant::now());
+        let piece = vec![0; 1 << 16];
+        let start = Instant::now();
         let written = async {
             loop {
                 if let Err(error) = patient.write_all(&piece).await {

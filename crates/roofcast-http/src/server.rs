@@ -66,7 +66,10 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     drop(stream.set_nodelay(true));
-                    let (service, tls, stop, held) = (Arc::clone(&service), tls.clone(), stop.clone(), open.clone());
+                    let service = Arc::clone(&service);
+                    let tls = tls.clone();
+                    let stop = stop.clone();
+                    let held = open.clone();
                     tokio::spawn(async move {
                         let stream = Patient::new(stream, PATIENCE);
                         match tls {

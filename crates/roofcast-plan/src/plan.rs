@@ -111,7 +111,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     refused::check(spec, workload)?;
     support::check_answers("spec", model, workload)?;
-    let asked = proof::asked(spec)?;
+    let requests = proof::asked(spec)?;
     let over_time = over_time::asked(spec, workload)?;
     let demand = TrafficDemand::of(workload, "spec")?;
     let space = SearchSpace::of(spec, model, catalog, demand.shared)?;
@@ -119,8 +119,8 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
     let candidates = candidates(&judge)?;
     let search = spec.search.clone().unwrap_or_default();
     let mut base = spec.clone();
-    base.workload = Some(proof::lengthened(workload, &demand, &spec.slo, asked));
-    let mut found = Search {
+    base.workload = Some(proof::lengthened(workload, &demand, &spec.slo, requests));
+    let mut search_state = Search {
         judge: &judge,
         candidates: &candidates,
         base: &base,
@@ -132,19 +132,19 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
         judged: vec![Judged::MoreExpensive; candidates.len()],
         simulated: 0,
     };
-    let unpriced = found.fall_back();
-    found.run(question.exhaustive)?;
-    let nearest = why::nearest(&mut found, NEAREST)?;
-    let named = question.why.map(|named| why::asked(&mut found, named)).transpose()?;
-    let mut plan = answer(&found, nearest, named.unwrap_or_default())?;
+    let unpriced = search_state.fall_back();
+    search_state.run(question.exhaustive)?;
+    let nearest = why::nearest(&mut search_state, NEAREST)?;
+    let named = question.why.map(|named| why::asked(&mut search_state, named)).transpose()?;
+    let mut plan = answer(&search_state, nearest, named.unwrap_or_default())?;
     plan.unpriced = unpriced;
     if plan.best.is_none() {
         plan.assumptions.clone_from(&model.assumptions);
     }
-    let mut plan = margins::explored(&mut found, plan)?;
-    if let Some((asked, best)) = over_time.zip(plan.best.as_ref().map(|best| best.index)) {
-        plan.over_time = over_time::over_time(&mut found, best, asked)?;
-        plan.simulated = found.simulated;
+    let mut plan = margins::explored(&mut search_state, plan)?;
+    if let Some((requests, best)) = over_time.zip(plan.best.as_ref().map(|best| best.index)) {
+        plan.over_time = over_time::over_time(&mut search_state, best, requests)?;
+        plan.simulated = search_state.simulated;
     }
     Ok(plan)
 }
@@ -154,12 +154,12 @@ fn candidates(judge: &Judge) -> Result<Vec<Candidate>> {
     let fit = |shape: &usize| judge.estimate(*shape).is_some();
     let shapes: Vec<usize> = (0..judge.space.shapes.len()).filter(fit).collect();
     let mut all: Vec<Candidate> = shapes.iter().flat_map(|shape| judge.space.together(*shape)).collect();
-    let held: Vec<usize> = shapes.into_iter().filter(|shape| judge.holds(*shape).is_none()).collect();
+    let fitting: Vec<usize> = shapes.into_iter().filter(|shape| judge.holds(*shape).is_none()).collect();
     if judge.apart() {
-        all.extend(apart::apart(judge, &held)?);
+        all.extend(apart::apart(judge, &fitting)?);
     }
     if judge.spec.search.as_ref().is_some_and(|search| search.mixed) {
-        all.extend(mixed::mixed(judge, &held)?);
+        all.extend(mixed::mixed(judge, &fitting)?);
     }
     Ok(all)
 }
@@ -176,16 +176,16 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     let mut pruned = Pruned::default();
     let mut dearer = 0;
     let interrupted = !(found.goes_on)();
-    let least = ranked.first().map_or(f64::INFINITY, &value);
+    let best_value = ranked.first().map_or(f64::INFINITY, &value);
     let likely = |choice: &Choice| choice.chance.is_none_or(|chance| chance >= found.confidence);
-    let open = found.open(least).filter(|_| interrupted);
+    let open = found.open(best_value).filter(|_| interrupted);
     let served =
         priced.first().map(|(index, _)| served(found, &found.candidates[*index])).unwrap_or_default();
     // Settings of one engine are proven for that engine alone.
     let launch = |pool: &Served| {
-        let own = pool.deployment.engine.kind().name();
+        let engine = pool.deployment.engine.kind().name();
         let all = launches(pool.deployment, pool.model, pool.role, pool.replicas);
-        all.into_iter().filter(move |launch| launch.engine == own)
+        all.into_iter().filter(move |launch| launch.engine == engine)
     };
     let shapes = || found.judge.fitted.iter().flatten().map(|fitted| &fitted.forecaster.deployment);
     let weights: Vec<String> = shapes().map(|d| d.weights.clone()).collect();
@@ -208,13 +208,13 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         feasible: ranked.len() as u64,
         requests: found.base.workload.as_ref().map_or(0, Workload::total),
         interrupted,
-        at_least: open.map(|(value, _)| value.min(least)),
+        at_least: open.map(|(value, _)| value.min(best_value)),
         unjudged: open.map_or(0, |(_, count)| count),
         assumptions: assumptions(&served),
         confidence: found.confidence,
         confident: ranked.first().is_some_and(likely),
         best: ranked.first().cloned(),
-        cheaper: ranked.iter().filter(|c| !likely(c) && value(c) < least).cloned().collect(),
+        cheaper: ranked.iter().filter(|c| !likely(c) && value(c) < best_value).cloned().collect(),
         pareto: by_price(front(ranked.clone(), |c| vec![value(c), c.tpot_ms, c.ttft_ms]), value),
         pareto_throughput: by_throughput(&ranked),
         by_accelerator,
@@ -287,11 +287,13 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
     let prefiller = judge.estimate(candidate.prefill.unwrap_or(serving).shape);
     let forecaster = judge.fitted[serving.shape].as_ref().ok().map(|f| &f.forecaster);
     let deployment = forecaster.map(|f| &f.deployment);
-    let (s, count) = (&run.summary, candidate.accelerators);
+    let s = &run.summary;
+    let count = candidate.accelerators;
     let output_tok_s = judge.demand.output_per_s().unwrap_or(s.output_throughput());
     let cost_per_hour = found.per_hour(candidate);
     let pool = |pool| pool_choice(judge.space, pool);
-    let (prefill, beside) = (candidate.prefill.map(pool), candidate.beside.map(pool));
+    let prefill = candidate.prefill.map(pool);
+    let beside = candidate.beside.map(pool);
     let spec = judge.deployed(found.base, candidate);
     let [limit_prefill, prefill_ms] = prefiller.map_or([0.0; 2], |e| [e.prompt.limit_ms, e.prompt.ms]);
     Choice {
@@ -402,15 +404,15 @@ fn left_out(found: &Search) -> Vec<LeftOut> {
 fn smallest(found: &Search) -> Vec<SmallestCount> {
     let judge = found.judge;
     let holds = |shape: &usize| judge.estimate(*shape).is_some() && judge.holds(*shape).is_none();
-    let of = |chip: &Arc<Accelerator>| {
+    let launch_on = |chip: &Arc<Accelerator>| {
         let shapes = (0..judge.space.shapes.len()).filter(holds);
-        let own = shapes.filter(|shape| judge.space.shapes[*shape].chip.id == chip.id);
-        let least = own.min_by_key(|shape| judge.space.shapes[*shape].cut.ranks())?;
-        let deployment = &judge.fitted[least].as_ref().ok()?.forecaster.deployment;
-        let count = judge.space.shapes[least].cut.ranks();
+        let on_chip = shapes.filter(|shape| judge.space.shapes[*shape].chip.id == chip.id);
+        let smallest_shape = on_chip.min_by_key(|shape| judge.space.shapes[*shape].cut.ranks())?;
+        let deployment = &judge.fitted[smallest_shape].as_ref().ok()?.forecaster.deployment;
+        let count = judge.space.shapes[smallest_shape].cut.ranks();
         Some(SmallestCount { accelerator: chip.id.clone(), count, weights: deployment.weights.clone() })
     };
-    judge.space.chips.iter().filter_map(of).collect()
+    judge.space.chips.iter().filter_map(launch_on).collect()
 }
 
 /// Peak 16-bit operations that one dollar buys: peak per second × 3600 / hourly price; `None` without a price.

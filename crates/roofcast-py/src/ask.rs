@@ -101,9 +101,9 @@ pub(crate) fn ask(
     watched.stopped.store(true, Relaxed);
     // The worker's result has already arrived through the channel.
     py.detach(|| drop(worker.join()));
-    let found = waited?.map_err(Error::new_err)?;
-    let table = records.then(|| Py::new(py, Table::of_records(&found.records)?)).transpose()?;
-    Ok(Answer { text: found.text, notes: found.notes, picture: found.picture, records: table })
+    let reply = waited?.map_err(Error::new_err)?;
+    let table = records.then(|| Py::new(py, Table::of_records(&reply.records)?)).transpose()?;
+    Ok(Answer { text: reply.text, notes: reply.notes, picture: reply.picture, records: table })
 }
 
 /// Waits for the answer without holding Python's global interpreter lock; checks signals and reports progress
@@ -114,7 +114,7 @@ fn wait(
     watched: &Watched,
     progress: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Result<host::Answer, String>> {
-    let mut told = (0, 0);
+    let mut reported = (0, 0);
     loop {
         let waited =
             py.detach(|| answers.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(PATIENCE));
@@ -128,9 +128,9 @@ fn wait(
             }
         }
         let now = (watched.done.load(Relaxed), watched.all.load(Relaxed));
-        if let Some(progress) = progress.filter(|_| told != now) {
+        if let Some(progress) = progress.filter(|_| reported != now) {
             progress.call1(now)?;
-            told = now;
+            reported = now;
         }
     }
 }
@@ -160,8 +160,8 @@ pub(crate) fn flags(verb: &str) -> Vec<(String, &'static str, String)> {
 /// The values of a key in the syntax of --sweep, as a JSON list.
 #[pyfunction]
 pub(crate) fn values(text: &str) -> PyResult<String> {
-    let found = roofcast_cli::ask::values(text).map_err(Error::new_err)?;
-    Ok(serde_json::Value::from(found).to_string())
+    let parsed = roofcast_cli::ask::values(text).map_err(Error::new_err)?;
+    Ok(serde_json::Value::from(parsed).to_string())
 }
 
 /// Answers stored in a folder, by key.

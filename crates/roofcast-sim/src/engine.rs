@@ -184,19 +184,21 @@ fn one(
 /// later one `growth` more than the step before.
 #[inline(always)]
 fn steps_within(first: u64, growth: u64, left: Ticks, most: u64) -> u64 {
-    let most = most.min(u64::from(u32::MAX));
+    let limit = most.min(u64::from(u32::MAX));
     let spent = |steps: u64| sum_of_run(first, growth, steps);
-    if left == Ticks::NEVER || spent(most - 1) < left.0 {
-        return most;
+    if left == Ticks::NEVER || spent(limit - 1) < left.0 {
+        return limit;
     }
     // Solve growth/2 · m² + (first − growth/2) · m = left in floating point, then correct m in integers.
-    let (a, b, c) = (growth as f64 / 2.0, first as f64 - growth as f64 / 2.0, left.narrow() as f64);
+    let a = growth as f64 / 2.0;
+    let b = first as f64 - growth as f64 / 2.0;
+    let c = left.narrow() as f64;
     let guess = if growth == 0 { c / b } else { (2.0 * c) / (b + (b * b + 4.0 * a * c).sqrt()) };
-    let mut steps = (guess as u64).clamp(1, most);
+    let mut steps = (guess as u64).clamp(1, limit);
     while steps > 1 && spent(steps - 1) >= left.0 {
         steps -= 1;
     }
-    while steps < most && spent(steps) < left.0 {
+    while steps < limit && spent(steps) < left.0 {
         steps += 1;
     }
     steps

@@ -36,7 +36,8 @@ const IMBALANCE: u64 = 8;
 impl Router {
     /// A router without memory of choices; `seed` seeds its random choices.
     pub fn new(routing: Routing, seed: u64) -> Router {
-        let (weights, owed) = (Vec::new(), Vec::new());
+        let weights = Vec::new();
+        let owed = Vec::new();
         Router { routing, turn: 0, random: seed | 1, served: BTreeMap::new(), weights, owed, cache: None }
     }
 
@@ -114,14 +115,14 @@ impl Router {
 
     /// The first replica with the fewest requests; with weights, the first with the smallest (requests + 1)/weight.
     fn least(&self, load: &impl Fn(usize) -> u64, candidates: &[usize]) -> usize {
-        let found = match self.weights.as_slice() {
+        let least_loaded = match self.weights.as_slice() {
             [] => candidates.iter().min_by_key(|index| load(**index)),
             weights => {
                 let share = |index: usize| (load(index) + 1) as f64 / weights[index];
                 candidates.iter().min_by(|a, b| share(**a).total_cmp(&share(**b)))
             }
         };
-        found.copied().unwrap_or(0)
+        least_loaded.copied().unwrap_or(0)
     }
 
     /// Smooth weighted round robin, as in nginx: in each turn every replica's weight is added to its credit; the
@@ -129,11 +130,11 @@ impl Router {
     fn next_by_weight(&mut self, candidates: &[usize]) -> usize {
         let all: f64 = candidates.iter().map(|index| self.weights[*index]).sum();
         candidates.iter().for_each(|index| self.owed[*index] += self.weights[*index]);
-        let most = candidates.iter().copied().max_by(|a, b| {
+        let owed_most = candidates.iter().copied().max_by(|a, b| {
             // Break ties by choosing the first replica.
             self.owed[*a].total_cmp(&self.owed[*b]).then(b.cmp(a))
         });
-        let chosen = most.unwrap_or(0);
+        let chosen = owed_most.unwrap_or(0);
         self.owed[chosen] -= all;
         chosen
     }
@@ -162,10 +163,11 @@ impl Router {
         candidates: &[usize],
         load: &impl Fn(usize) -> u64,
     ) -> usize {
-        let least = self.least(load, candidates);
-        let most = load(least).saturating_add(slack);
+        let least_loaded = self.least(load, candidates);
+        let load_limit = load(least_loaded).saturating_add(slack);
         let before = self.served.get(&key).copied();
-        let chosen = before.filter(|r| candidates.contains(r) && load(*r) <= most).unwrap_or(least);
+        let chosen =
+            before.filter(|r| candidates.contains(r) && load(*r) <= load_limit).unwrap_or(least_loaded);
         self.served.insert(key, chosen);
         chosen
     }

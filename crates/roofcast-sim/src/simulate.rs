@@ -13,7 +13,7 @@ mod sums;
 
 pub use crate::fleet::results::{FirstWave, OfferedLoad};
 use crate::fleet::results::{Results, Sample};
-use crate::fleet::{Admission, Fleet, KvEvents, Oracle, QueueOrder};
+use crate::fleet::{Admission, Delivery, Fleet, KvEvents, Oracle, QueueOrder, Watch};
 use crate::scheduler::config::PrefixCaching;
 use crate::timeline::series::{Series, SeriesPoint};
 use crate::timeline::{Timeline, trace::EventTrace};
@@ -354,14 +354,14 @@ pub fn simulate(
     simulate_while(forecaster, spec, place, options, &mut |_, _| true)
 }
 
-/// Like [`simulate`], but ends early when `watch` returns false; `watch` is called repeatedly with the number of ended
+/// Like [`simulate`], but ends early when `go_on` returns false; `go_on` is called repeatedly with the number of ended
 /// requests and the number of all requests.
 pub fn simulate_while(
     forecaster: &Forecaster,
     spec: &Spec,
     place: &str,
     options: RunOptions,
-    watch: &mut dyn FnMut(u64, u64) -> bool,
+    go_on: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Simulation> {
     let missing =
         || Error::field(place, "workload", "missing", "[workload] with arrivals, input_len and output_len");
@@ -390,22 +390,22 @@ pub fn simulate_while(
         results = results.ending_when_missed(traffic.total());
     }
     let block = u64::from(provision.serving.config.block_size);
-    let events = delay.map(|delay| KvEvents::new(delay, block, &mut replicas));
+    let watch = Watch {
+        events: delay.map(|delay| KvEvents::new(delay, block, &mut replicas)),
+        oracle: (options.oracle && provision.prefill.is_none()).then(|| Oracle::new(block)),
+        counts_prefixes: provision.serving.config.prefixes != PrefixCaching::Unknown,
+        ..Watch::default()
+    };
+    let delivery = Delivery {
+        servers: provision.ingest(),
+        admission: Admission::of(engine, replicas.len()),
+        pools: provision.pools(workload.seed, place)?,
+    };
+    let life = provision.life(workload.seed, place)?;
     let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
-    fleet.events = events;
-    fleet.oracle = (options.oracle && provision.prefill.is_none()).then(|| Oracle::new(block));
-    fleet.counts_prefixes = provision.serving.config.prefixes != PrefixCaching::Unknown;
-    fleet.admission = Admission::of(engine, fleet.replicas.len());
-    fleet.servers = provision.ingest();
-    if let Some(pools) = provision.pools(workload.seed, place)? {
-        fleet = fleet.apart(pools);
-    }
-    if let Some(scaling) = provision.autoscaler() {
-        fleet = fleet.scaled(scaling);
-    }
-    fleet.failures = provision.failures(workload.seed, place)?;
+    fleet = fleet.with(delivery, life, watch);
     let total = traffic.total();
-    fleet.serve_while(&mut traffic, &mut |ended| watch(ended, total))?;
+    fleet.serve_while(&mut traffic, &mut |ended| go_on(ended, total))?;
     let config = &provision.serving.config;
     let settings = ReportedSettings {
         scheduler: config.scheduler,

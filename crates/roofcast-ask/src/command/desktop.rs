@@ -31,17 +31,17 @@ pub(super) fn ollama(words: &[String], variables: &[String]) -> Result<LlamaServ
         variables.iter().rev().find_map(|v| v.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
     };
     let slots = count("OLLAMA_NUM_PARALLEL", variable("OLLAMA_NUM_PARALLEL"))?.unwrap_or(1);
-    let asked = count("OLLAMA_CONTEXT_LENGTH", variable("OLLAMA_CONTEXT_LENGTH"))?;
+    let context = count("OLLAMA_CONTEXT_LENGTH", variable("OLLAMA_CONTEXT_LENGTH"))?;
     let model = if model.contains(':') { model } else { format!("{model}:latest") };
     let mut flags = vec![("-m", model), ("-np", slots.to_string())];
-    flags.push(("-c", asked.unwrap_or(CONTEXT).saturating_mul(slots).to_string()));
+    flags.push(("-c", context.unwrap_or(CONTEXT).saturating_mul(slots).to_string()));
     if let Some(format) = variable("OLLAMA_KV_CACHE_TYPE") {
         flags.extend([("-ctk", format.clone()), ("-ctv", format)]);
     }
-    let told = format!(
+    let note = format!(
         "a context of {CONTEXT} tokens, Ollama's below 24 GiB of memory: OLLAMA_CONTEXT_LENGTH sets another"
     );
-    Ok(server(flags, asked.is_none().then_some(told)))
+    Ok(server(flags, context.is_none().then_some(note)))
 }
 
 /// Reads `lms load MODEL`, of LM Studio. A model without a format is read in q4_k_m, unless its checkpoint has one.
@@ -53,20 +53,20 @@ pub(super) fn lms(words: &[String]) -> Result<LlamaServer> {
         let accepted = "max: no forecast counts layers on the host";
         return Err(Error::field(PLACE, "--gpu", format!("{share:?}"), accepted));
     }
-    let asked = count("--context-length", value("--context-length"))?;
+    let context = count("--context-length", value("--context-length"))?;
     let stored = model.contains("gpt-oss") || model.contains(':');
     let model = match model.split_once('@') {
         Some((name, format)) => format!("{name}:{format}"),
         None if stored => model,
         None => format!("{model}:q4_k_m"),
     };
-    let mut flags = vec![("-m", model), ("-c", asked.unwrap_or(CONTEXT).to_string())];
+    let mut flags = vec![("-m", model), ("-c", context.unwrap_or(CONTEXT).to_string())];
     if let Some(slots) = count("--parallel", value("--parallel"))? {
         flags.push(("-np", slots.to_string()));
         flags.push(("-kvu", String::new()));
     }
-    let told = format!("a context of {CONTEXT} tokens, LM Studio's own: --context-length sets another");
-    Ok(server(flags, asked.is_none().then_some(told)))
+    let note = format!("a context of {CONTEXT} tokens, LM Studio's own: --context-length sets another");
+    Ok(server(flags, context.is_none().then_some(note)))
 }
 
 /// llama-server with `flags`; an empty value stands for none.
@@ -86,7 +86,8 @@ struct Options {
 
 /// Reads the words behind `command`, of whose flags `valued` have a value.
 fn options(command: &str, words: &[String], valued: &[&str]) -> Result<Options> {
-    let (mut model, mut values) = (None, Vec::new());
+    let mut model = None;
+    let mut values = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let (name, value) =

@@ -231,13 +231,13 @@ pub(super) fn value(path: &str, given: &Given) -> Result<Value> {
 
 /// A whole number of at least `least`; vLLM's `32k` (32 × 1000) and `32K` (32 × 1024) are accepted.
 pub(super) fn whole(given: &Given, least: i64) -> Result<i64> {
-    let found = number::whole(&given.value).filter(|n| *n >= least);
-    found.ok_or_else(|| wrong(given, "a whole number, as 4096 or 32k"))
+    let count = number::whole(&given.value).filter(|n| *n >= least);
+    count.ok_or_else(|| wrong(given, "a whole number, as 4096 or 32k"))
 }
 
 /// The error for a value that is not accepted.
 pub(super) fn wrong(given: &Given, accepted: &str) -> Error {
     let clipped: String = given.value.chars().take(200).collect();
-    let found = if clipped.is_empty() { "without a value".to_owned() } else { format!("{clipped:?}") };
-    Error::field(PLACE, &given.flag, found, accepted)
+    let shown = if clipped.is_empty() { "without a value".to_owned() } else { format!("{clipped:?}") };
+    Error::field(PLACE, &given.flag, shown, accepted)
 }

@@ -69,7 +69,8 @@ fn caches(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let format = |name: &str| {
         last(apart, name).map(|given| given.value.replace("f16", "fp16").replace("bfp16", "bf16"))
     };
-    let (keys, values) = (format("cache_k"), format("cache_v"));
+    let keys = format("cache_k");
+    let values = format("cache_v");
     match (keys, values, last(apart, "cache_v").or_else(|| last(apart, "cache_k"))) {
         (Some(k), Some(v), Some(given)) if k != v => Err(wrong(given, "one format for keys and values")),
         (Some(format), ..) | (None, Some(format), _) => {

@@ -55,7 +55,7 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
     if deep == 0 {
         return Err(unknown(rest));
     }
-    let mut found = match name {
+    let mut program = match name {
         "sudo" | "exec" | "env" | "nohup" => inside(&rest[1..], deep - 1)?,
         "docker" | "podman" | "nerdctl" => container(rest, deep)?,
         "ollama" if rest.get(1).is_some_and(|word| word == "run") => {
@@ -70,8 +70,8 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
         }
         _ => server(rest)?,
     };
-    found.variables.splice(0..0, own.iter().cloned());
-    Ok(found)
+    program.variables.splice(0..0, own.iter().cloned());
+    Ok(program)
 }
 
 /// The server that a program for the desktop starts.
@@ -103,7 +103,8 @@ fn server(words: &[String]) -> Result<Program> {
 fn container(words: &[String], deep: usize) -> Result<Program> {
     let started = ["run", "create"];
     let mut rest = words.iter().skip_while(|word| !started.contains(&word.as_str())).skip(1).peekable();
-    let (mut variables, mut entry) = (Vec::new(), None);
+    let mut variables = Vec::new();
+    let mut entry = None;
     while let Some(option) = rest.next_if(|word| word.starts_with('-')) {
         let (name, value) =
             option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v.to_owned())));
@@ -123,7 +124,7 @@ fn container(words: &[String], deep: usize) -> Result<Program> {
     let Some(image) = rest.next() else { return Err(unknown(words)) };
     let command: Vec<String> = entry.into_iter().chain(rest.cloned()).collect();
     let flags_alone = command.first().is_none_or(|word| word.starts_with('-'));
-    let mut found = match of_image(image) {
+    let mut program = match of_image(image) {
         Some(engine) if flags_alone => {
             Program { engine, arguments: command, variables: Vec::new(), notes: Vec::new() }
         }
@@ -136,8 +137,8 @@ fn container(words: &[String], deep: usize) -> Result<Program> {
         },
         None => inside(&command, deep - 1)?,
     };
-    found.variables.splice(0..0, variables);
-    Ok(found)
+    program.variables.splice(0..0, variables);
+    Ok(program)
 }
 
 /// The engine that the entry point of an image starts.
@@ -153,8 +154,8 @@ fn of_image(image: &str) -> Option<EngineKind> {
 }
 
 fn unknown(words: &[String]) -> Error {
-    let found = words.iter().take(3).cloned().collect::<Vec<_>>().join(" ");
+    let beginning = words.iter().take(3).cloned().collect::<Vec<_>>().join(" ");
     let accepted = "vllm serve …, python -m vllm.entrypoints.openai.api_server …, python -m sglang.launch_server …, sglang \
                     serve …, trtllm-serve …, llama-server …, ollama run …, lms load …, or docker run of an image with one of these";
-    Error::field(PLACE, "the command", format!("{found:?}"), accepted)
+    Error::field(PLACE, "the command", format!("{beginning:?}"), accepted)
 }

@@ -85,8 +85,8 @@ fn connector(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         let native = config.get("kv_connector").and_then(Value::as_str) == Some("OffloadingConnector");
         let known =
             ["spec_name", "cpu_bytes_to_use", "eviction_policy", "store_threshold", "offload_prompt_only"];
-        let own = extra.get("spec_name").is_none_or(|name| name == "CPUOffloadingSpec");
-        if !native || !own || extra.keys().any(|key| !known.contains(&key.as_str())) {
+        let is_cpu = extra.get("spec_name").is_none_or(|name| name == "CPUOffloadingSpec");
+        if !native || !is_cpu || extra.keys().any(|key| !known.contains(&key.as_str())) {
             once(&mut command.unmodelled, given.flag.clone());
             continue;
         }

@@ -25,10 +25,11 @@ fn exponent(experts: u64, ranks: u64, stated: f64) -> f64 {
     let orders: Vec<Vec<usize>> = (1..=ORDERS).map(|seed| order(experts as usize, seed)).collect();
     let mean = |exponent: f64| {
         let loads = zipf(experts, exponent);
-        let found = orders.iter().map(|order| unbalanced(&loads, order, ranks as usize));
-        found.sum::<f64>() / ORDERS as f64
+        let exponents = orders.iter().map(|order| unbalanced(&loads, order, ranks as usize));
+        exponents.sum::<f64>() / ORDERS as f64
     };
-    let (mut low, mut high) = (0.0, STEEPEST);
+    let mut low = 0.0;
+    let mut high = STEEPEST;
     for _ in 0..BISECTIONS {
         let middle = f64::midpoint(low, high);
         if mean(middle) < stated { low = middle } else { high = middle }
@@ -68,9 +69,9 @@ fn copied(loads: &[f64], redundant: u64) -> Vec<f64> {
     let mut copies = vec![1.0; loads.len()];
     for _ in 0..redundant {
         let per_copy = |expert: &usize| loads[*expert] / copies[*expert];
-        let most = (0..loads.len()).max_by(|a, b| per_copy(a).total_cmp(&per_copy(b)).then(b.cmp(a)));
-        if let Some(most) = most {
-            copies[most] += 1.0;
+        let busiest = (0..loads.len()).max_by(|a, b| per_copy(a).total_cmp(&per_copy(b)).then(b.cmp(a)));
+        if let Some(busiest) = busiest {
+            copies[busiest] += 1.0;
         }
     }
     let shares = loads.iter().zip(&copies);
@@ -126,8 +127,8 @@ mod tests {
     fn balancing_helps() {
         for stated in [0.2, 1.0, 1.564] {
             let loads = zipf(256, exponent(256, 32, stated));
-            let found = (1..=ORDERS).map(|seed| unbalanced(&loads, &order(256, seed), 32)).sum::<f64>();
-            assert!((found / ORDERS as f64 - stated).abs() < 1e-3);
+            let exponents = (1..=ORDERS).map(|seed| unbalanced(&loads, &order(256, seed), 32)).sum::<f64>();
+            assert!((exponents / ORDERS as f64 - stated).abs() < 1e-3);
             let [alone, copies] = [0, 32].map(|redundant| balanced(256, redundant, 32, stated));
             assert!(copies <= alone && alone < stated, "{stated} {alone} {copies}");
         }

@@ -19,16 +19,16 @@ impl Deployment {
         self.encoder()?;
         if let Some(most) = self.model.tower.and_then(|tower| tower.exceeds(size)) {
             let accepted = format!("sides of at most 1 : {most}, as the model's processor accepts");
-            let found = match size {
+            let shown_size = match size {
                 ImageSize::Pixels(width, height) => format!("{width} × {height} pixels"),
                 ImageSize::Tokens(tokens) => format!("{tokens} tokens"),
             };
-            return Err(Error::field("images", "size", found, accepted));
+            return Err(Error::field("images", "size", shown_size, accepted));
         }
         self.model.tower.and_then(|tower| tower.tokens_of(size)).ok_or_else(|| {
-            let found =
+            let shown_size =
                 format!("in pixels with {}, whose config does not decide their tokens", self.model.name);
-            Error::field("images", "size", found, "a number of tokens")
+            Error::field("images", "size", shown_size, "a number of tokens")
         })
     }
 
@@ -60,7 +60,8 @@ impl Deployment {
             EncoderTpMode::Weights => self.parallelism.tp,
             EncoderTpMode::Data => 1,
         };
-        let (name, version) = (self.asked.engine.name.clone(), self.asked.engine.version.clone());
+        let name = self.asked.engine.name.clone();
+        let version = self.asked.engine.version.clone();
         let options = DeploymentOptions {
             parallelism: RequestedParallelism { tp: Some(tp), ..RequestedParallelism::default() },
             engine: EngineSpec { name, version, enforce_eager: Some(true), ..EngineSpec::default() },

@@ -23,8 +23,10 @@ const STEP_INTERVALS: [u64; 2] = [3000, 1000];
 impl Deployment {
     /// Sentence about the load of the busiest rank, with and without load balancing; `None` if no imbalance is stated.
     pub(super) fn balance(&self) -> Option<String> {
-        let (experts, ranks) = (&self.experts, self.parallelism.ep);
-        let (stated, placed) = (experts.imbalance?, experts.placed?);
+        let experts = &self.experts;
+        let ranks = self.parallelism.ep;
+        let stated = experts.imbalance?;
+        let placed = experts.placed?;
         let busiest =
             format!("the busiest of {ranks} expert-parallel ranks computes {:.2} × the mean", 1.0 + stated);
         let Some((seconds, steps)) = self.rebalancing() else {
@@ -46,15 +48,15 @@ impl Deployment {
     /// move, and the number of steps between two placements; `None` without load balancing.
     pub fn rebalancing(&self) -> Option<(f64, f64)> {
         let steps = self.experts.step_interval?;
-        let held = |stage: &PipelineStage| -> f64 {
-            let of = |(block, layers): &(Block, u64)| {
+        let stage_bytes = |stage: &PipelineStage| -> f64 {
+            let block_bytes = |(block, layers): &(Block, u64)| {
                 block.experts.as_ref().map_or(0.0, |e| e.bytes.as_f64() * (e.local * layers) as f64)
             };
-            stage.blocks.iter().map(of).sum()
+            stage.blocks.iter().map(block_bytes).sum()
         };
-        let most = self.stages.iter().map(held).fold(0.0, f64::max);
+        let largest_stage = self.stages.iter().map(stage_bytes).fold(0.0, f64::max);
         let (rate, _) = self.accelerator.slowest_link(self.parallelism.stage_ranks());
-        Some((most / rate.0, steps as f64))
+        Some((largest_stage / rate.0, steps as f64))
     }
 }
 
@@ -113,10 +115,10 @@ fn check_balance(spec: &ExpertsSpec, experts: u64, ranks: u64) -> Result<()> {
         return refused("enable_eplb", "true".to_owned(), several);
     }
     let redundant = spec.num_redundant_experts.unwrap_or(0);
-    let most = 4 * experts;
-    if redundant > most || redundant > 0 && !(experts + redundant).is_multiple_of(ranks) {
+    let limit = 4 * experts;
+    if redundant > limit || redundant > 0 && !(experts + redundant).is_multiple_of(ranks) {
         let accepted = format!(
-            "a number that makes {experts} experts and their copies a multiple of {ranks} ranks, at most {most}"
+            "a number that makes {experts} experts and their copies a multiple of {ranks} ranks, at most {limit}"
         );
         return refused("num_redundant_experts", redundant.to_string(), &accepted);
     }
@@ -160,7 +162,8 @@ impl ExpertRanks {
         chip: &Accelerator,
         parallelism: Parallelism,
     ) -> Result<ExpertRanks> {
-        let (spec, ranks) = (&engine.experts, parallelism.ep);
+        let spec = &engine.experts;
+        let ranks = parallelism.ep;
         let experts = model.layers.iter().find_map(experts_of).unwrap_or(0);
         check_exchange(spec, chip, parallelism)?;
         check_balance(spec, experts, ranks)?;

@@ -55,11 +55,16 @@ impl Formats {
     ) -> Result<Formats> {
         let wish = options.precision.weights.as_deref().map(str::parse::<WeightFormat>).transpose()?;
         let wish = wish.map(|wish| in_gguf(wish, model, options.engine.kind()));
-        let said =
+        let other_format =
             model.quantization.as_ref().and_then(Quantization::by_id).filter(|said| Some(*said) != wish);
-        let said = said.filter(|said| !(is_fp8(wish) && said.name() == Format::FP8_BLOCK.name));
-        if let (Some(wish), Some(said)) = (wish, said) {
-            assumptions.push(format!("weights {} as asked, not {} as the id says", wish.name(), said.name()));
+        let id_format = other_format
+            .filter(|other_format| !(is_fp8(wish) && other_format.name() == Format::FP8_BLOCK.name));
+        if let (Some(wish), Some(id_format)) = (wish, id_format) {
+            assumptions.push(format!(
+                "weights {} as asked, not {} as the id says",
+                wish.name(),
+                id_format.name()
+            ));
         }
         let text = options.precision.weights.as_deref().map(|w| w.trim().to_ascii_lowercase());
         // `16` accepts any 16-bit dtype that both model and chip support; a dtype by name is used or refused.
@@ -148,7 +153,8 @@ impl Formats {
             DtypeRule::Gguf(mix)
                 if tensor.role != TensorRole::Vector && tensor.role != TensorRole::Router =>
             {
-                let (index, count) = (layer.unwrap_or(0), model.layers.len());
+                let index = layer.unwrap_or(0);
+                let count = model.layers.len();
                 self.blocks(mix.format(gguf_place(tensor), index, count, tensor.columns, model.tied))
             }
             DtypeRule::Stored(_) => self.blocks(stored(model, tensor, layer).unwrap_or(self.unquantized)),
@@ -203,9 +209,9 @@ fn rule(
     assumptions: &mut Vec<String>,
 ) -> Result<DtypeRule> {
     let mix = model.quantization.as_ref().and_then(Quantization::mix).map(WeightFormat::Gguf);
-    let asked = wish.and_then(|wish| checkpoint(model, wish));
+    let wished = wish.and_then(|wish| checkpoint(model, wish));
     let rule = match (wish.or(mix), &model.quantization) {
-        (Some(_), own) if let Some((id, quantization)) = asked => {
+        (Some(_), own) if let Some((id, quantization)) = wished => {
             if own.as_ref() != Some(quantization) {
                 assumptions.push(format!("weights {} as in {id}", quantization.format.name));
             }
@@ -242,9 +248,9 @@ fn checkpoint(model: &Model, wish: WeightFormat) -> Option<(&str, &Quantization)
         return None;
     }
     let of_format = |name: &str| {
-        let own = model.quantization.iter().map(|q| (model.name.as_str(), q));
+        let own_checkpoint = model.quantization.iter().map(|q| (model.name.as_str(), q));
         let others = model.published.iter().map(|(id, q)| (id.as_str(), q));
-        own.chain(others).find(|(_, q)| q.mix().is_none() && q.format.name == name)
+        own_checkpoint.chain(others).find(|(_, q)| q.mix().is_none() && q.format.name == name)
     };
     let in_blocks = || of_format(Format::FP8_BLOCK.name).filter(|_| is_fp8(Some(wish)));
     of_format(wish.name()).or_else(in_blocks)

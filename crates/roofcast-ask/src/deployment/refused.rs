@@ -46,8 +46,8 @@ impl Deployment {
         if self.engine.lora.is_none() || ep == 1 && attention_dp == 1 {
             return Ok(());
         }
-        let found = format!("set with ep = {ep} and attention_dp = {attention_dp}");
+        let layout = format!("set with ep = {ep} and attention_dp = {attention_dp}");
         let accepted = "with ep and attention_dp 1: vLLM divides experts with adapters by tp alone";
-        Err(Error::field("engine", "enable_lora", found, accepted))
+        Err(Error::field("engine", "enable_lora", layout, accepted))
     }
 }

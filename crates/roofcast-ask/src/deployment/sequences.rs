@@ -12,16 +12,16 @@ use roofcast_facts::model::{Mixer, Model};
 
 /// Ranks over which the tokens of a sequence are sharded; 1 without decode context parallelism.
 pub(super) fn ranks(engine: &EngineSpec, model: &Model, parallelism: Parallelism) -> Result<u64> {
-    let asked = engine.decode_context_parallel_size.unwrap_or(1);
+    let ranks = engine.decode_context_parallel_size.unwrap_or(1);
     let refused =
-        |accepted: String| Err(Error::field("engine", "decode_context_parallel_size", asked, accepted));
-    if asked == 1 {
+        |accepted: String| Err(Error::field("engine", "decode_context_parallel_size", ranks, accepted));
+    if ranks == 1 {
         return Ok(1);
     }
     if !matches!(engine.kind(), EngineKind::Vllm | EngineKind::Sglang) {
         return refused("1: vllm and sglang have it".to_owned());
     }
-    let mut most = parallelism.tp;
+    let mut limit = parallelism.tp;
     for layer in &model.layers {
         let copies = match &layer.mixer {
             Mixer::Attention(a)
@@ -33,11 +33,11 @@ pub(super) fn ranks(engine: &EngineSpec, model: &Model, parallelism: Parallelism
             Mixer::None => continue,
             _ => return refused(format!("1: {} has layers that do not attend to all tokens", model.name)),
         };
-        most = most.min(copies);
+        limit = limit.min(copies);
     }
-    if asked == 0 || asked > most || !parallelism.tp.is_multiple_of(asked) {
+    if ranks == 0 || ranks > limit || !parallelism.tp.is_multiple_of(ranks) {
         let tp = parallelism.tp;
-        return refused(format!("a divisor of tp = {tp}, at most {} copies of the cache", most.max(1)));
+        return refused(format!("a divisor of tp = {tp}, at most {} copies of the cache", limit.max(1)));
     }
-    Ok(asked)
+    Ok(ranks)
 }

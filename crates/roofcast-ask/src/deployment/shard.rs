@@ -54,10 +54,10 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
 /// keep them in 16 (`mtp*` and the layers beyond the last in the `exclude_modules` of NVIDIA's), except AutoRound's.
 fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     let model = deployment.model.clone();
-    let own = deployment.engine.speculative.as_ref().is_some_and(|spec| {
+    let drafts_itself = deployment.engine.speculative.as_ref().is_some_and(|spec| {
         spec.draft_model.is_none() && spec.method.is_none() && spec.draft_cost != Some(0.0)
     });
-    let counts = own && !deployment.ideal && !deployment.is_nominal();
+    let counts = drafts_itself && !deployment.ideal && !deployment.is_nominal();
     let runs = counts && deployment.engine.kind() != EngineKind::LlamaCpp;
     let Some((index, layer)) = model.layer_ahead().filter(|_| runs) else { return Bytes::ZERO };
     let share = Share { deployment, formats, held: Bytes::ZERO, whole: Bytes::ZERO, tensors: Vec::new() };
@@ -69,10 +69,10 @@ fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     // The projection of a token's embedding and the last hidden state, side by side.
     let joined = formats.unquantized().width.bytes(2 * u128::from(model.hidden) * u128::from(model.hidden));
     let tensors = layer.tensors(model.hidden);
-    let held: Bytes = tensors.iter().map(|tensor| bits(tensor).bytes(share.share_of(tensor))).sum();
+    let tensor_bytes: Bytes = tensors.iter().map(|tensor| bits(tensor).bytes(share.share_of(tensor))).sum();
     let whole: Bytes = tensors.iter().map(|tensor| bits(tensor).bytes(tensor.elements())).sum();
     if let Some(stage) = deployment.stages.last_mut() {
-        stage.weight_bytes += (held + joined) * model.ahead;
+        stage.weight_bytes += (tensor_bytes + joined) * model.ahead;
         stage.ahead = Some((layer.mixer, model.ahead));
     }
     let omitted = Model::without_ahead(model.ahead);
@@ -111,14 +111,14 @@ fn absorbed(deployment: &Deployment, blocks: &[(Block, u64)]) -> Bytes {
     if !loads_in_torch(deployment.engine.kind()) || deployment.ideal {
         return Bytes::ZERO;
     }
-    let of = |(block, layers): &(Block, u64)| match &block.mixer {
+    let absorbed_elements = |(block, layers): &(Block, u64)| match &block.mixer {
         Mixer::Latent(l) => {
             let heads = l.heads.div_ceil(deployment.parallelism.tp);
             u128::from(heads * (l.qk_nope_head_dim + l.v_head_dim)) * u128::from(l.kv_lora_rank * layers)
         }
         _ => 0,
     };
-    Bytes(clamp(blocks.iter().map(of).sum::<u128>() * 2))
+    Bytes(clamp(blocks.iter().map(absorbed_elements).sum::<u128>() * 2))
 }
 
 /// Number of layers of stage `stage` of `stages`. Remaining layers go to the last stages except the very last, as in
@@ -152,10 +152,10 @@ impl Share<'_> {
             if tensor.split == Split::Experts {
                 // Number of slices into which one expert is cut.
                 let slices = self.deployment.parallelism.stage_ranks() / self.deployment.parallelism.ep;
-                let one = Tensor { copies: 1, ..tensor };
-                expert_bytes += format.width.bytes(one.elements().div_ceil(u128::from(slices)));
+                let expert = Tensor { copies: 1, ..tensor };
+                expert_bytes += format.width.bytes(expert.elements().div_ceil(u128::from(slices)));
                 if tensor.role == TensorRole::Expert {
-                    expert_elements += clamp(one.elements().div_ceil(u128::from(slices)));
+                    expert_elements += clamp(expert.elements().div_ceil(u128::from(slices)));
                     expert_format = format;
                 }
             } else {
@@ -230,9 +230,10 @@ impl Share<'_> {
         {
             return None;
         }
-        let held = d.model.held_layers().len();
-        let format = self.formats.of(&d.model, tensor, layer.map(|index| index % held), d.is_nominal());
-        if layer.is_some_and(|index| index >= held) {
+        let layer_count = d.model.held_layers().len();
+        let format =
+            self.formats.of(&d.model, tensor, layer.map(|index| index % layer_count), d.is_nominal());
+        if layer.is_some_and(|index| index >= layer_count) {
             // A later pass through a looped model reuses weights that are already counted.
             return Some(format);
         }
@@ -283,8 +284,8 @@ impl Share<'_> {
             Split::KvHeads(heads) => self.deployment.kv_parts(heads),
             Split::Experts => {
                 let experts = u128::from(self.copies(tensor.copies));
-                let one = Tensor { copies: 1, ..*tensor };
-                return one.elements().div_ceil(u128::from(p.stage_ranks() / p.ep)) * experts;
+                let expert = Tensor { copies: 1, ..*tensor };
+                return expert.elements().div_ceil(u128::from(p.stage_ranks() / p.ep)) * experts;
             }
             Split::Replicated if self.deployment.ideal => p.tp,
             Split::Replicated => 1,

@@ -215,16 +215,18 @@ mod tests {
 
     #[test]
     fn a_cache_in_four_bit_floats_needs_a_chip_that_has_them() {
-        let of = |engine: Option<EngineKind>, id: &str, kv: &str| {
+        let checked = |engine: Option<EngineKind>, id: &str, kv: &str| {
             check_formats(engine, &chip(id), "bf16", kv.parse().unwrap())
         };
         for engine in [None, Some(EngineKind::Vllm), Some(EngineKind::Sglang), Some(EngineKind::TensorrtLlm)]
         {
-            assert!(of(engine, "h100-sxm", "nvfp4").is_err() && of(engine, "b200-sxm", "nvfp4").is_ok());
+            assert!(
+                checked(engine, "h100-sxm", "nvfp4").is_err() && checked(engine, "b200-sxm", "nvfp4").is_ok()
+            );
         }
-        assert!(of(Some(EngineKind::LlamaCpp), "b200-sxm", "nvfp4").is_err());
-        assert!(of(Some(EngineKind::LlamaCpp), "h100-sxm", "q8_0").is_ok());
-        let error = of(Some(EngineKind::Vllm), "h100-sxm", "q8_0").unwrap_err().to_string();
+        assert!(checked(Some(EngineKind::LlamaCpp), "b200-sxm", "nvfp4").is_err());
+        assert!(checked(Some(EngineKind::LlamaCpp), "h100-sxm", "q8_0").is_ok());
+        let error = checked(Some(EngineKind::Vllm), "h100-sxm", "q8_0").unwrap_err().to_string();
         assert!(error.contains("`kv`") && error.contains("fp8"), "{error}");
     }
 

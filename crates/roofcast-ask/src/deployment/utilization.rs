@@ -74,7 +74,8 @@ fn by_memory(engine: &EngineSpec, mib: f64, tp: u64) -> (u64, u64) {
 fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Model) -> f64 {
     let mib = mib(chip);
     // SGLang's `tp` includes the data-parallel ranks of attention.
-    let (tp, ranks) = (p.stage_ranks(), p.stage_ranks() * p.pp);
+    let tp = p.stage_ranks();
+    let ranks = p.stage_ranks() * p.pp;
     if !engine.release().is_since(BY_MEMORY) {
         return match tp {
             16.. => 0.79,
@@ -84,7 +85,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Mod
             _ => 0.88,
         };
     }
-    let kept = if engine.release().is_since(BY_CHUNK) {
+    let reserved = if engine.release().is_since(BY_CHUNK) {
         kept(engine, p, model, mib)
     } else {
         let gib = match mib / GIB {
@@ -97,7 +98,7 @@ fn fraction(engine: &EngineSpec, chip: &Accelerator, p: Parallelism, model: &Mod
     };
     let drafts = engine.speculative.is_some() && !engine.release().is_since(DRAFTS_COUNTED);
     let drafts = if drafts { 2.0 * GIB } else { 0.0 };
-    let share = ((mib - kept - drafts) / mib * 1000.0).round() / 1000.0;
+    let share = ((mib - reserved - drafts) / mib * 1000.0).round() / 1000.0;
     (share * of_tower(engine, model)).clamp(0.01, 1.0)
 }
 
@@ -108,16 +109,16 @@ fn kept(engine: &EngineSpec, p: Parallelism, model: &Model, mib: f64) -> f64 {
     let chunk = engine.sglang.chunked_prefill_size.and_then(|n| u64::try_from(n).ok()).unwrap_or(chunk);
     let bound = engine.max_num_seqs.filter(|_| engine.release().is_since(SMALL_RAISED));
     let batch = bound.map_or(batch, |bound| batch.min(bound));
-    let mut kept = 512.0 + chunk.max(2048) as f64 * 1.5 + batch as f64 * 2.0 + ranks as f64 / 8.0 * GIB;
+    let mut reserved = 512.0 + chunk.max(2048) as f64 * 1.5 + batch as f64 * 2.0 + ranks as f64 / 8.0 * GIB;
     if p.attention_dp > 1 {
         let more = if batch > 300 { 4.5 } else { 3.0 };
-        kept += (batch * p.attention_dp) as f64 * more;
+        reserved += (batch * p.attention_dp) as f64 * more;
     }
     if engine.release().is_since(PREFILL_GRAPHS) && engine.enforce_eager != Some(true) {
         let latent = model.layers.iter().any(|layer| matches!(layer.mixer, Mixer::Latent(_)));
-        kept += if latent { 1.5 * GIB } else { 8.0 * captured(chunk) as f64 };
+        reserved += if latent { 1.5 * GIB } else { 8.0 * captured(chunk) as f64 };
     }
-    if mib > 60.0 * GIB { kept.max(10.0 * GIB) } else { kept }
+    if mib > 60.0 * GIB { reserved.max(10.0 * GIB) } else { reserved }
 }
 
 /// Number of captured step sizes with prompts, up to `chunk` tokens: multiples of 4 up to 32, of 16 up to 256, of 32

@@ -55,13 +55,13 @@ pub(super) struct Graphs {
 impl Graphs {
     /// The graphs of `spec`, whose steps have at most `[sequences, tokens]`.
     pub(super) fn of(spec: &EngineSpec, bound: GraphBound, [sequences, tokens]: [u64; 2]) -> Graphs {
-        let asked = spec.max_cudagraph_capture_size;
+        let capture_size = spec.max_cudagraph_capture_size;
         let release = spec.release();
         if spec.enforce_eager == Some(true) {
             return Graphs { prompts: 0, decodes: 0 };
         }
         if release.kind != EngineKind::Vllm || !release.is_since(PIECES_SINCE) {
-            return Graphs { prompts: asked.unwrap_or(0), decodes: u64::MAX };
+            return Graphs { prompts: capture_size.unwrap_or(0), decodes: u64::MAX };
         }
         let drafts = spec.speculative.as_ref().map_or(0, |drafts| drafts.num_speculative_tokens);
         let decode = if release.is_since(DRAFTS_SINCE) { drafts.saturating_add(1) } else { 1 };
@@ -72,7 +72,10 @@ impl Graphs {
         let listed = listed(largest.min(tokens));
         let usual = if listed >= decode { listed - listed % decode } else { listed };
         // Without graphs of prompts (`FULL_DECODE_ONLY`) those of decodes have the default sizes.
-        Graphs { prompts: asked.unwrap_or(usual), decodes: asked.filter(|size| *size > 0).unwrap_or(usual) }
+        Graphs {
+            prompts: capture_size.unwrap_or(usual),
+            decodes: capture_size.filter(|size| *size > 0).unwrap_or(usual),
+        }
     }
 }
 
@@ -101,14 +104,21 @@ mod tests {
     /// decodes of 3.
     #[test]
     fn sizes_are_those_of_vllm() {
-        let most = |keys: &str, bound, sequences| graphs("0.33.0", keys, bound, [sequences, 8192])[1];
+        let largest_decode =
+            |keys: &str, bound, sequences| graphs("0.33.0", keys, bound, [sequences, 8192])[1];
         let usual = GraphBound::Decodes(512);
         let drafts = |n: u64| format!("speculative = {{ num_speculative_tokens = {n}, draft_cost = 0 }}");
-        assert_eq!(most("", usual, 1024), 512);
-        assert_eq!(most("", GraphBound::Decodes(1024), 1024), 1024);
-        assert_eq!([most("", usual, 32), most(&drafts(4), usual, 32)], [64, 320]);
-        assert_eq!([most("", usual, 10), most("", usual, 3), most("", usual, 1)], [16, 4, 2]);
-        assert_eq!([most(&drafts(2), usual, 1024), most(&drafts(3), usual, 256)], [510, 512]);
+        assert_eq!(largest_decode("", usual, 1024), 512);
+        assert_eq!(largest_decode("", GraphBound::Decodes(1024), 1024), 1024);
+        assert_eq!([largest_decode("", usual, 32), largest_decode(&drafts(4), usual, 32)], [64, 320]);
+        assert_eq!(
+            [largest_decode("", usual, 10), largest_decode("", usual, 3), largest_decode("", usual, 1)],
+            [16, 4, 2]
+        );
+        assert_eq!(
+            [largest_decode(&drafts(2), usual, 1024), largest_decode(&drafts(3), usual, 256)],
+            [510, 512]
+        );
         assert_eq!(graphs("0.12.0", &drafts(4), usual, [32, 8192]), [64, 64]);
         assert_eq!(graphs("0.33.0", "", GraphBound::Tokens(1024), [4, 512]), [512, 512]);
     }
@@ -116,10 +126,10 @@ mod tests {
     /// Requested sizes hold for decodes, too; graphs of decodes alone keep the default; an eager engine has none.
     #[test]
     fn settings_take_precedence() {
-        let of = |version, keys: &str| graphs(version, keys, GraphBound::Decodes(512), [1024, 8192]);
-        assert_eq!(of("0.33.0", "max_cudagraph_capture_size = 2048"), [2048, 2048]);
-        assert_eq!(of("0.33.0", "max_cudagraph_capture_size = 0"), [0, 512]);
-        assert_eq!(of("0.33.0", "enforce_eager = true"), [0, 0]);
-        assert_eq!(of("0.7.3", ""), [0, u64::MAX]);
+        let graphs_of = |version, keys: &str| graphs(version, keys, GraphBound::Decodes(512), [1024, 8192]);
+        assert_eq!(graphs_of("0.33.0", "max_cudagraph_capture_size = 2048"), [2048, 2048]);
+        assert_eq!(graphs_of("0.33.0", "max_cudagraph_capture_size = 0"), [0, 512]);
+        assert_eq!(graphs_of("0.33.0", "enforce_eager = true"), [0, 0]);
+        assert_eq!(graphs_of("0.7.3", ""), [0, u64::MAX]);
     }
 }

@@ -40,15 +40,15 @@ pub struct Slots {
 
 impl Slots {
     pub(super) fn of(spec: &EngineSpec) -> Slots {
-        let own = &spec.llama_cpp;
-        let n_ctx = own.n_ctx.filter(|tokens| *tokens > 0);
+        let keys = &spec.llama_cpp;
+        let n_ctx = keys.n_ctx.filter(|tokens| *tokens > 0);
         let batch = spec.max_num_batched_tokens.unwrap_or(BATCH).min(n_ctx.unwrap_or(u64::MAX));
         Slots {
             count: spec.max_num_seqs.unwrap_or(SLOTS),
-            unified: own.kv_unified.unwrap_or(spec.max_num_seqs.is_none()),
+            unified: keys.kv_unified.unwrap_or(spec.max_num_seqs.is_none()),
             n_ctx,
-            n_ubatch: own.n_ubatch.unwrap_or(MICRO_BATCH).min(batch).max(1),
-            swa_full: own.swa_full.unwrap_or(false),
+            n_ubatch: keys.n_ubatch.unwrap_or(MICRO_BATCH).min(batch).max(1),
+            swa_full: keys.swa_full.unwrap_or(false),
         }
     }
 

@@ -28,34 +28,34 @@ pub struct LoraSettings {
 impl LoraSettings {
     /// Takes the settings from `spec`; `None` without `enable_lora`.
     pub(super) fn of(spec: &EngineSpec) -> Result<Option<LoraSettings>> {
-        let own = &spec.vllm;
+        let vllm = &spec.vllm;
         let keys = [
-            ("max_loras", own.max_loras.is_some()),
-            ("max_lora_rank", own.max_lora_rank.is_some()),
-            ("max_cpu_loras", own.max_cpu_loras.is_some()),
-            ("fully_sharded_loras", own.fully_sharded_loras.is_some()),
+            ("max_loras", vllm.max_loras.is_some()),
+            ("max_lora_rank", vllm.max_lora_rank.is_some()),
+            ("max_cpu_loras", vllm.max_cpu_loras.is_some()),
+            ("fully_sharded_loras", vllm.fully_sharded_loras.is_some()),
         ];
-        if own.enable_lora != Some(true) {
+        if vllm.enable_lora != Some(true) {
             return match keys.into_iter().find(|(_, set)| *set) {
                 Some((field, _)) => Err(Error::field("engine", field, "set", "with enable_lora")),
                 None => Ok(None),
             };
         }
-        let max_loras = own.max_loras.unwrap_or(1);
+        let max_loras = vllm.max_loras.unwrap_or(1);
         if !(1..=MOST).contains(&max_loras) {
             return Err(Error::field("engine", "max_loras", max_loras, format!("1 to {MOST} adapters")));
         }
-        let max_lora_rank = own.max_lora_rank.unwrap_or(RANK);
+        let max_lora_rank = vllm.max_lora_rank.unwrap_or(RANK);
         if !RANKS.contains(&max_lora_rank) {
             let accepted = RANKS.map(|rank| rank.to_string()).join(", ");
             return Err(Error::field("engine", "max_lora_rank", max_lora_rank, accepted));
         }
-        let max_cpu_loras = own.max_cpu_loras.unwrap_or(max_loras);
+        let max_cpu_loras = vllm.max_cpu_loras.unwrap_or(max_loras);
         if !(max_loras..=MOST).contains(&max_cpu_loras) {
             let accepted = format!("max_loras ({max_loras}) to {MOST}");
             return Err(Error::field("engine", "max_cpu_loras", max_cpu_loras, accepted));
         }
-        let fully_sharded = own.fully_sharded_loras.unwrap_or(false);
+        let fully_sharded = vllm.fully_sharded_loras.unwrap_or(false);
         Ok(Some(LoraSettings { max_loras, max_lora_rank, max_cpu_loras, fully_sharded }))
     }
 }

@@ -205,13 +205,13 @@ fn sglang(spec: &EngineSpec, tokens: u64, block_size: u64) -> Result<SglangSetti
     let ranked = spec.policy != QueuePolicy::Fcfs;
     let schedule_conservativeness = spec.sglang.schedule_conservativeness.unwrap_or(1.0);
     if !(0.0..=1e3).contains(&schedule_conservativeness) {
-        let found = schedule_conservativeness;
-        return Err(Error::field("engine", "schedule_conservativeness", found, "0 to 1000"));
+        let conservativeness = schedule_conservativeness;
+        return Err(Error::field("engine", "schedule_conservativeness", conservativeness, "0 to 1000"));
     }
     let pool = StatePool::of(spec);
     if !(1e-3..=1e3).contains(&pool.mamba_full_memory_ratio) {
-        let found = pool.mamba_full_memory_ratio;
-        return Err(Error::field("engine", "mamba_full_memory_ratio", found, "0.001 to 1000"));
+        let ratio = pool.mamba_full_memory_ratio;
+        return Err(Error::field("engine", "mamba_full_memory_ratio", ratio, "0.001 to 1000"));
     }
     let counts = [
         ("max_prefill_tokens", spec.sglang.max_prefill_tokens),
@@ -224,8 +224,8 @@ fn sglang(spec: &EngineSpec, tokens: u64, block_size: u64) -> Result<SglangSetti
         }
     }
     let chunked_prefill_size = chunk(spec, tokens);
-    let asked = chunked_prefill_size.filter(|_| spec.sglang.chunked_prefill_size.is_some());
-    if let Some(size) = asked.filter(|size| !size.is_multiple_of(block_size)) {
+    let chunk_size = chunked_prefill_size.filter(|_| spec.sglang.chunked_prefill_size.is_some());
+    if let Some(size) = chunk_size.filter(|size| !size.is_multiple_of(block_size)) {
         let accepted = format!("a multiple of page_size ({block_size}), or -1");
         return Err(Error::field("engine", "chunked_prefill_size", size, accepted));
     }
@@ -292,8 +292,8 @@ fn check_sglang(spec: &EngineSpec) -> Result<()> {
         let accepted = "omitted, or policy and schedule_policy \"fcfs\"";
         return refused("scheduler_recv_interval", accepted);
     }
-    let kept = StatePool::of(spec).keeps_radix_cache;
-    if prefixes_first && !(kept && spec.policy == QueuePolicy::Fcfs) {
+    let keeps_cache = StatePool::of(spec).keeps_radix_cache;
+    if prefixes_first && !(keeps_cache && spec.policy == QueuePolicy::Fcfs) {
         let accepted = "with SGLang's radix cache, and policy omitted; else omitted";
         return Err(Error::field("engine", "schedule_policy", "lpm", accepted));
     }

@@ -85,19 +85,20 @@ impl Groups {
         if layers.keys().all(|window| *window == u64::MAX) {
             return None;
         }
-        let (least, most) = (layers.values().min()?, layers.values().max()?);
-        let size = *if 2 * most < 3 * least { most } else { least };
+        let fewest = layers.values().min()?;
+        let largest = layers.values().max()?;
+        let size = *if 2 * largest < 3 * fewest { largest } else { fewest };
         let group = |(window, layers): (&u64, &u64)| {
             let reached = window.saturating_sub(1);
-            let most = if *window == u64::MAX { u64::MAX } else { reached.div_ceil(block) + 1 };
-            Group { count: layers.div_ceil(size), most, window: reached }
+            let block_limit = if *window == u64::MAX { u64::MAX } else { reached.div_ceil(block) + 1 };
+            Group { count: layers.div_ceil(size), most: block_limit, window: reached }
         };
         Some((Groups::new(block, layers.iter().map(group).collect()), size))
     }
 
     fn new(block: u64, all: Vec<Group>) -> Groups {
-        let one = matches!(all[..], [Group { count: 1, most: u64::MAX, .. }]);
-        Groups { block: BlockSize::new(block), all, one }
+        let is_single = matches!(all[..], [Group { count: 1, most: u64::MAX, .. }]);
+        Groups { block: BlockSize::new(block), all, one: is_single }
     }
 
     /// True if there is only one group and it has full attention.
@@ -141,7 +142,8 @@ impl Groups {
 
     /// Tokens of the longest sequence that fits in `blocks` blocks, at most 2^32.
     pub fn longest(&self, blocks: u64) -> u64 {
-        let (mut fits, mut beyond) = (0, 1 << 32);
+        let mut fits = 0;
+        let mut beyond = 1 << 32;
         while beyond - fits > 1 {
             let middle = (fits + beyond) / 2;
             if self.blocks(middle * self.block()) <= blocks { fits = middle } else { beyond = middle }
@@ -152,24 +154,24 @@ impl Groups {
     /// Token slots in the blocks of a sequence with its next token, over all groups, summed over sequence lengths
     /// from 0 to `tokens` − 1.
     pub fn room_below(&self, tokens: u64) -> u128 {
-        let of = |group: &Group| {
+        let room_of = |group: &Group| {
             let full = group.most.saturating_mul(self.block());
             let rising = tokens.min(full);
             let rest = u128::from(tokens - rising) * u128::from(full);
             u128::from(group.count) * (self.spanned_below(rising) * u128::from(self.block()) + rest)
         };
-        self.all.iter().map(of).sum()
+        self.all.iter().map(room_of).sum()
     }
 
     /// Occupied slots among those of [`Groups::room_below`]: the tokens that attention of the next token reads.
     pub fn kept_below(&self, tokens: u64) -> u128 {
-        let of = |group: &Group| {
+        let kept_of = |group: &Group| {
             let rising = u128::from(tokens.min(group.window.saturating_add(1)));
             let level = u128::from(tokens) - rising;
             u128::from(group.count)
                 * (rising * rising.saturating_sub(1) / 2 + level * u128::from(group.window))
         };
-        self.all.iter().map(of).sum()
+        self.all.iter().map(kept_of).sum()
     }
 
     /// Blocks of a sequence with its next token in a full-attention group, summed over sequence lengths from 0 to
@@ -210,10 +212,10 @@ mod tests {
     fn sums_are_of_every_step() {
         for tokens in 0..60 {
             let room: u64 = (0..tokens).map(|c| six().blocks(c + 1) * 4).sum();
-            let kept: u64 = (0..tokens).map(|c| c + 5 * c.min(7)).sum();
+            let kept_steps: u64 = (0..tokens).map(|c| c + 5 * c.min(7)).sum();
             let spanned: u64 = (0..tokens).map(|c: u64| (c + 1).div_ceil(4)).sum();
             assert_eq!(six().room_below(tokens), u128::from(room));
-            assert_eq!(six().kept_below(tokens), u128::from(kept));
+            assert_eq!(six().kept_below(tokens), u128::from(kept_steps));
             assert_eq!(six().spanned_below(tokens), u128::from(spanned));
         }
     }

@@ -59,8 +59,8 @@ impl FailuresSpec {
             return refuse(place, "failures.restart_s", self.restart_s, accepted);
         }
         if self.mtbf_s.is_some() != self.events.is_empty() {
-            let found = if self.events.is_empty() { "missing" } else { "together with events" };
-            return refuse(place, "failures.mtbf_s", found, "either mtbf_s or events");
+            let given = if self.events.is_empty() { "missing" } else { "together with events" };
+            return refuse(place, "failures.mtbf_s", given, "either mtbf_s or events");
         }
         for event in &self.events {
             if event.replica >= count {

@@ -138,7 +138,8 @@ mod tests {
 
     #[test]
     fn times_in_the_unit_of_their_key() {
-        let (ms, s) = (Unit::Milliseconds, Unit::Seconds);
+        let ms = Unit::Milliseconds;
+        let s = Unit::Seconds;
         for (text, unit, number) in [
             ("50", ms, 50.0),
             ("50ms", ms, 50.0),

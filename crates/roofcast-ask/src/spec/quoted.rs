@@ -13,14 +13,15 @@ use toml::de::{DeTable, DeValue};
 /// TOML.
 pub fn unquoted(text: &str) -> Cow<'_, str> {
     let Ok(table) = DeTable::parse(text) else { return text.into() };
-    let mut found = Vec::new();
-    collect(table.get_ref(), "", &mut found);
-    if found.is_empty() {
+    let mut quoted = Vec::new();
+    collect(table.get_ref(), "", &mut quoted);
+    if quoted.is_empty() {
         return text.into();
     }
-    found.sort_by_key(|(span, _)| span.start);
-    let (mut plain, mut from) = (String::with_capacity(text.len()), 0);
-    for (span, number) in found {
+    quoted.sort_by_key(|(span, _)| span.start);
+    let mut plain = String::with_capacity(text.len());
+    let mut from = 0;
+    for (span, number) in quoted {
         plain.push_str(text.get(from..span.start).unwrap_or_default());
         plain.push_str(&number);
         from = span.end;

@@ -38,11 +38,11 @@ impl EngineKind {
     /// Name in a spec of an engine that is written without points and dashes, as `llamacpp` or `trtllm`.
     pub(crate) fn spelled(text: &str) -> Option<&'static str> {
         let joined = |name: &str| name.replace(['.', '-', '_', ' '], "").to_lowercase();
-        let asked = match joined(text).as_str() {
+        let wanted = match joined(text).as_str() {
             "trtllm" => "tensorrtllm".to_owned(),
             other => other.to_owned(),
         };
-        EngineKind::NAMED.iter().map(|kind| kind.name()).find(|name| joined(name) == asked)
+        EngineKind::NAMED.iter().map(|kind| kind.name()).find(|name| joined(name) == wanted)
     }
 
     /// The engine called `name` in a spec or in a measured row.
@@ -143,8 +143,9 @@ impl Release {
 
     /// Sentence about a version outside the known versions; `None` for a known version, or without a version.
     pub(crate) fn assumption(&self) -> Option<String> {
-        let (own, [oldest, newest]) = (self.version.as_deref()?, self.kind.known()?);
-        let outside = match (Version::compare(own, oldest), Version::compare(own, newest)) {
+        let version = self.version.as_deref()?;
+        let [oldest, newest] = self.kind.known()?;
+        let outside = match (Version::compare(version, oldest), Version::compare(version, newest)) {
             (Some(Ordering::Less), _) => "is older than",
             (_, Some(Ordering::Greater)) => "is newer than",
             (None, _) => "has no place among",
@@ -152,7 +153,7 @@ impl Release {
         };
         let rules = if outside == "is older than" { oldest } else { newest };
         Some(format!(
-            "{} {own} {outside} the releases that are known, {oldest} to {newest}: memory and scheduling by the rules of {rules}",
+            "{} {version} {outside} the releases that are known, {oldest} to {newest}: memory and scheduling by the rules of {rules}",
             self.name
         ))
     }
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn versions_beyond_the_known_ones_are_told() {
-        let told = |name, version| Release::new(name, Some(version)).assumption().unwrap_or_default();
+        let assumption = |name, version| Release::new(name, Some(version)).assumption().unwrap_or_default();
         for (name, version) in [
             ("vllm", "0.8.0"),
             ("vllm", "v0.33.0"),
@@ -177,19 +178,19 @@ mod tests {
             ("tensorrt-llm", "1.2.0rc6"),
             ("llama.cpp", "b6325"),
         ] {
-            assert_eq!(told(name, version), "");
+            assert_eq!(assumption(name, version), "");
         }
         assert!(
-            told("vllm", "0.7.3").contains("is older than")
-                && told("vllm", "0.7.3").ends_with("rules of 0.8.0")
+            assumption("vllm", "0.7.3").contains("is older than")
+                && assumption("vllm", "0.7.3").ends_with("rules of 0.8.0")
         );
         assert!(
-            told("sglang", "0.6.0").contains("is newer than")
-                && told("sglang", "0.6.0").ends_with("rules of 0.5.23")
+            assumption("sglang", "0.6.0").contains("is newer than")
+                && assumption("sglang", "0.6.0").ends_with("rules of 0.5.23")
         );
-        assert!(told("vllm", "nightly").contains("has no place among"));
+        assert!(assumption("vllm", "nightly").contains("has no place among"));
         assert_eq!(
-            (told("transformers", "4.0"), Release::new("vllm", None).assumption()),
+            (assumption("transformers", "4.0"), Release::new("vllm", None).assumption()),
             (String::new(), None)
         );
     }

@@ -9,9 +9,10 @@ impl EngineSpec {
     /// Keys of `[engine]` and of its sections that differ from an empty spec, with their values, in the order of
     /// [`KEYS`]. Sections of engines that do not count are left out.
     pub(crate) fn requested(&self) -> Vec<(&'static SpecKey, Value)> {
-        let (own, empty) = (table(&self.own()), table(&EngineSpec::default()));
+        let written = table(&self.own());
+        let empty = table(&EngineSpec::default());
         let differs = |key: &'static SpecKey| {
-            let value = get(&own, key.path).filter(|value| get(&empty, key.path) != Some(*value))?;
+            let value = get(&written, key.path).filter(|value| get(&empty, key.path) != Some(*value))?;
             Some((key, value.clone()))
         };
         KEYS.iter().filter(|key| key.section() == "engine").filter_map(differs).collect()

@@ -93,8 +93,8 @@ pub(super) fn nest<V: Node>(place: &str, spec: &mut Map<V::Key, V>) -> Result<Ve
         // A section that is no table is refused when the table is parsed.
         let Some(section) = section.table() else { continue };
         if section.contains_key(key.name()) {
-            let found = format!("set, and so is `{}`, its other name", key.flat());
-            return Err(Error::field(place, key.path, found, "one of the two"));
+            let conflict = format!("set, and so is `{}`, its other name", key.flat());
+            return Err(Error::field(place, key.path, conflict, "one of the two"));
         }
         let Some((name, value)) = engine.remove_entry(key.name()) else { continue };
         if let Some(section) = engine.get_mut(owner.section()).and_then(V::table) {

@@ -42,10 +42,10 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
     let within =
         |key: &str, section: &str| key.strip_prefix(section).is_some_and(|rest| rest.starts_with('.'));
     let rank = |s: &&Setting| {
-        let found = keys::at(&s.path);
-        let own = found.and_then(|found| KEYS.iter().position(|key| key == found));
+        let listed_key = keys::at(&s.path);
+        let key_place = listed_key.and_then(|listed_key| KEYS.iter().position(|key| key == listed_key));
         let of_section = KEYS.iter().position(|key| within(key.path, &s.path));
-        (own.or(of_section).unwrap_or(KEYS.len()), own.is_some())
+        (key_place.or(of_section).unwrap_or(KEYS.len()), key_place.is_some())
     };
     let mut ordered: Vec<&Setting> = settings.iter().collect();
     ordered.sort_by_key(rank);
@@ -345,11 +345,11 @@ pub fn path(name: &str) -> Option<String> {
         return keys::find(name).map(SpecKey::flat);
     }
     // The section of an engine in another spelling, as in `engine.trtllm`.
-    let own = name.strip_prefix("engine.").and_then(|rest| rest.split_once('.'));
-    let own = own.and_then(|(section, key)| {
+    let parts = name.strip_prefix("engine.").and_then(|rest| rest.split_once('.'));
+    let sectioned = parts.and_then(|(section, key)| {
         Some(format!("engine.{}.{key}", EngineKind::of(EngineKind::spelled(section)?).section()))
     });
-    Some(own.unwrap_or_else(|| name.to_owned()))
+    Some(sectioned.unwrap_or_else(|| name.to_owned()))
 }
 
 #[cfg(test)]

@@ -66,9 +66,9 @@ impl EngineSpec {
         if let Some(rate) = spec.acceptance_rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
             return Err(refused("acceptance_rate", rate, "0 to 1"));
         }
-        let most = (count + 1) as f64;
-        if let Some(length) = spec.acceptance_length.filter(|length| !(1.0..=most).contains(length)) {
-            return Err(refused("acceptance_length", length, format!("1 to {most} tokens")));
+        let longest = (count + 1) as f64;
+        if let Some(length) = spec.acceptance_length.filter(|length| !(1.0..=longest).contains(length)) {
+            return Err(refused("acceptance_length", length, format!("1 to {longest} tokens")));
         }
         if let Some(share) = spec.draft_share.filter(|share| !(0.0..=1.0).contains(share)) {
             return Err(refused("draft_share", share, "0 to 1, of a sequence's steps"));

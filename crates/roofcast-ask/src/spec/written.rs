@@ -37,14 +37,14 @@ fn rank(section: &str) -> usize {
 }
 
 fn section(table: &Table, name: &str, absent: &[Absent]) -> Option<String> {
-    let found = get(table, name).and_then(Value::as_table);
-    let of = |path: &str| {
+    let written = get(table, name).and_then(Value::as_table);
+    let last_part = |path: &str| {
         path.rsplit_once('.').filter(|(section, _)| *section == name).map(|(_, key)| key.to_owned())
     };
     let mut lines: Vec<(String, &str)> = Vec::new();
     for key in KEYS {
-        let Some(last) = of(key.path) else { continue };
-        match found.and_then(|section| section.get(&last)) {
+        let Some(last) = last_part(key.path) else { continue };
+        match written.and_then(|section| section.get(&last)) {
             // A length may be a table.
             Some(value) => lines.push((format!("{last} = {value}"), without_default(key.about))),
             None => {
@@ -54,11 +54,11 @@ fn section(table: &Table, name: &str, absent: &[Absent]) -> Option<String> {
             }
         }
     }
-    if lines.is_empty() && !found.is_some_and(Table::is_empty) {
+    if lines.is_empty() && !written.is_some_and(Table::is_empty) {
         return None;
     }
     // Comment a section out if it contains only comments, because an empty section might have a meaning.
-    let mark = if found.is_some() { "" } else { "# " };
+    let mark = if written.is_some() { "" } else { "# " };
     let width = lines.iter().map(|(text, _)| text.chars().count()).filter(|n| *n <= 44).max().unwrap_or(0);
     let about = about_section(name).map_or(String::new(), |about| format!("# {about}\n"));
     let lines: String = lines.iter().map(|(text, about)| format!("{text:width$}  # {about}\n")).collect();

@@ -73,17 +73,18 @@ pub(super) struct AdapterDraws {
 impl AdapterDraws {
     /// The draws; `None` if no request names an adapter.
     pub(super) fn new(adapters: Option<&Adapters>, classes: &[Class], seed: u64) -> Option<AdapterDraws> {
-        let (own, names) = (adapters.map_or(0, |adapters| adapters.count), names(classes));
+        let drawn_count = adapters.map_or(0, |adapters| adapters.count);
+        let names = names(classes);
         let number = |name: &str| {
             let at = names.iter().position(|known| *known == name)?;
-            Some((own + at as u64 + 1) as u32)
+            Some((drawn_count + at as u64 + 1) as u32)
         };
         let named = classes.iter().map(|class| class.adapter.as_deref().and_then(number)).collect();
         let drawn = adapters.map(|adapters| {
             let weights = (1..=adapters.count).map(|k| libm::pow(k as f64, -adapters.skew));
             (adapters.share, Weighted::new(weights), Stream::new(seed, Purpose::Adapter))
         });
-        (own > 0 || !names.is_empty()).then_some(AdapterDraws { drawn, named })
+        (drawn_count > 0 || !names.is_empty()).then_some(AdapterDraws { drawn, named })
     }
 
     /// Number of the adapter of the next request, of class `class`; 0 without one.

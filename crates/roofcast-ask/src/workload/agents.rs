@@ -119,12 +119,12 @@ impl Agents {
                 going.length = turn.input;
             }
             Text::Added(runs) => {
-                let own = [Run {
+                let own_run = [Run {
                     segment: OWN_TEXTS + user,
                     start: going.length.into(),
                     length: turn.input.into(),
                 }];
-                going.said.extend_from_slice(runs.as_deref().unwrap_or(&own));
+                going.said.extend_from_slice(runs.as_deref().unwrap_or(&own_run));
                 going.length = going.length.saturating_add(turn.input);
             }
         }
@@ -144,7 +144,8 @@ impl Agents {
     /// Records at `at` the answer to `user`, whose tokens are `segment` from 0 on: sub-agents start, the next turn
     /// becomes due, or the session ends.
     pub(super) fn answered(&mut self, user: u32, at: Picoseconds, segment: u32) {
-        let (trace, scale) = (Arc::clone(&self.trace), self.scale);
+        let trace = Arc::clone(&self.trace);
+        let scale = self.scale;
         let Some(going) = self.going.get_mut(&user) else { return };
         let session = &trace.sessions[going.session];
         let Some(turn) = session.turns.get(going.next) else { return };
@@ -230,7 +231,8 @@ mod tests {
     const S: u64 = 1_000_000_000_000;
 
     fn turn(wait: u64, input: u32, spawns: &[usize]) -> Turn {
-        let (wait, spawns) = (Picoseconds(wait * S), spawns.to_vec());
+        let wait = Picoseconds(wait * S);
+        let spawns = spawns.to_vec();
         Turn { wait, input, output: 10, text: Text::Added(None), spawns }
     }
 
@@ -291,9 +293,9 @@ mod tests {
         agents.next();
         agents.answered(0, Picoseconds(S), 9);
         let second = agents.next().unwrap();
-        let own = |start, length| Run { segment: OWN_TEXTS, start, length };
+        let own_run = |start, length| Run { segment: OWN_TEXTS, start, length };
         let answer = Run { segment: 9, start: 0, length: 10 };
-        assert_eq!(second.prompt, Prompt::Runs([own(0, 20), answer, own(30, 5)].into()));
+        assert_eq!(second.prompt, Prompt::Runs([own_run(0, 20), answer, own_run(30, 5)].into()));
         agents.answered(0, Picoseconds(2 * S), 8);
         assert_eq!(agents.next().unwrap().prompt, Prompt::Runs(whole));
     }

@@ -380,7 +380,9 @@ mod tests {
 
     #[test]
     fn gamma_gaps_have_their_mean_and_spread() {
-        let (rate, burstiness, n) = (4.0, 0.5, 100_000);
+        let rate = 4.0;
+        let burstiness = 0.5;
+        let n = 100_000;
         let times = times(&Arrivals::Gamma { rate, burstiness }, n);
         let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;

@@ -42,7 +42,9 @@ impl DrawnLoad {
     /// The workload is refused, or its files are not loaded.
     pub fn of(workload: &Workload, place: &str) -> Result<DrawnLoad> {
         let mut traffic = Traffic::new(workload, place)?;
-        let (mut inputs, mut outputs, mut new) = (Vec::new(), Vec::new(), 0_u64);
+        let mut inputs = Vec::new();
+        let mut outputs = Vec::new();
+        let mut new = 0_u64;
         let mut seen: BTreeMap<u32, u64> = BTreeMap::new();
         // Segments of answers, which later turns repeat.
         let mut answers = crate::workload::request::OWN_SEGMENTS;

@@ -111,7 +111,8 @@ impl LengthDraws {
             },
         };
         let stream = |purpose| Stream::part(seed, purpose, part);
-        let (input_stream, output_stream) = (stream(Purpose::Input), stream(Purpose::Output));
+        let input_stream = stream(Purpose::Input);
+        let output_stream = stream(Purpose::Output);
         Some(LengthDraws { lengths, input_stream, output_stream })
     }
 
@@ -131,7 +132,8 @@ impl LengthDraws {
 impl Draws {
     /// Draws of the requests of `workload`; `None` if a file is not loaded.
     pub(super) fn new(workload: &Workload) -> Option<Draws> {
-        let (seed, priorities) = (workload.seed, &workload.priorities);
+        let seed = workload.seed;
+        let priorities = &workload.priorities;
         let classes = match workload.classes.as_slice() {
             [] => None,
             classes => Some(Box::new(ClassDraws::new(classes, seed)?)),
@@ -208,11 +210,11 @@ impl Draws {
         }
         let (class, priority) = self.class();
         let (text, output_len) = self.lengths(class);
-        let own = text.saturating_add(self.image_tokens);
+        let own_length = text.saturating_add(self.image_tokens);
         let adapter = self.adapter(class);
         let (input_len, prompt) = match self.prefix(adapter) {
-            Some((segment, length)) => (own + length, Prompt::Shared { segment, length }),
-            None => (own, Prompt::Own),
+            Some((segment, length)) => (own_length + length, Prompt::Shared { segment, length }),
+            None => (own_length, Prompt::Own),
         };
         let max_tokens = self.max_tokens;
         Request { at, input_len, output_len, max_tokens, priority, class, adapter, user, prompt }

@@ -22,7 +22,8 @@ pub(super) fn exp(x: f64) -> f64 {
     let shifted = x * LOG2_E + WHOLE;
     let k = shifted - WHOLE;
     let r = (x - k * LN_2[0]) - k * LN_2[1];
-    let (r2, r4) = (r * r, (r * r) * (r * r));
+    let r2 = r * r;
+    let r4 = (r * r) * (r * r);
     let r8 = r4 * r4;
     let four = |a: f64, b: f64, c: f64, d: f64| (1.0 / a + r * (1.0 / b)) + r2 * (1.0 / c + r * (1.0 / d));
     // Terms 2 to 13 of the series, divided by r².
@@ -48,8 +49,10 @@ pub(super) fn log(x: f64) -> f64 {
     let f = f64::from_bits(bits.wrapping_sub(biased << 52).wrapping_add(1.0_f64.to_bits())) - 1.0;
     let k = f64::from_bits(biased | WHOLE.to_bits()) - (WHOLE + 1023.0);
     let s = f / (2.0 + f);
-    let (z, z2) = (s * s, (s * s) * (s * s));
-    let (z4, z8) = (z2 * z2, (z2 * z2) * (z2 * z2));
+    let z = s * s;
+    let z2 = (s * s) * (s * s);
+    let z4 = z2 * z2;
+    let z8 = (z2 * z2) * (z2 * z2);
     let four = |a: f64, b: f64, c: f64, d: f64| (1.0 / a + z * (1.0 / b)) + z2 * (1.0 / c + z * (1.0 / d));
     // Terms 1 to 10 of the series, divided by s².
     let rest =

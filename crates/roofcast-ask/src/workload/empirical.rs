@@ -169,7 +169,8 @@ fn of(pair: (u32, u32), side: LengthSide) -> f64 {
 /// The length at cumulative probability `p`, in whole tokens.
 fn quantile(quantiles: &Quantiles, p: f64) -> u32 {
     let above = PROBABILITIES.iter().position(|at| *at >= p).unwrap_or(PROBABILITIES.len() - 1).max(1);
-    let (low, high) = (PROBABILITIES[above - 1], PROBABILITIES[above]);
+    let low = PROBABILITIES[above - 1];
+    let high = PROBABILITIES[above];
     let share = (p - low) / (high - low);
     (quantiles[above - 1] + share * (quantiles[above] - quantiles[above - 1]) + 0.5) as u32
 }

@@ -98,7 +98,8 @@ impl Length {
             Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => (1..=MOST).contains(&n),
             Length::Drawn(LengthKind::Uniform { min, max }) => min >= 1 && min <= max && max <= MOST,
             Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max }) => {
-                let (min, max) = (min.unwrap_or(1), max.unwrap_or(MOST));
+                let min = min.unwrap_or(1);
+                let max = max.unwrap_or(MOST);
                 let cut = min >= 1 && min <= max && max <= MOST;
                 cut && mu.is_finite() && sigma.is_finite() && sigma >= 0.0
             }
@@ -155,7 +156,8 @@ impl Length {
                 Sampler::Uniform { min: tokens(min), count: max - min + 1 }
             }
             Length::Drawn(LengthKind::Lognormal { mu, sigma, min, max }) => {
-                let (min, max) = (min.unwrap_or(1) as f64, max.unwrap_or(MOST) as f64);
+                let min = min.unwrap_or(1) as f64;
+                let max = max.unwrap_or(MOST) as f64;
                 Sampler::Lognormal { mu, sigma, min, max, ahead: Ahead::new() }
             }
             Length::Drawn(LengthKind::Empirical(ref source)) => {
@@ -177,7 +179,8 @@ fn lognormal_moment(k: f64, mu: f64, sigma: f64, min: Option<u64>, max: Option<u
     if min.is_none() && max.is_none() {
         return whole;
     }
-    let (a, b) = (min.unwrap_or(1) as f64, max.unwrap_or(MOST) as f64);
+    let a = min.unwrap_or(1) as f64;
+    let b = max.unwrap_or(MOST) as f64;
     if sigma == 0.0 {
         return libm::pow(libm::exp(mu).clamp(a, b), k);
     }
@@ -231,12 +234,13 @@ mod tests {
         assert!(
             (lognormal(6.9, 0.7, Some(1), Some(100_000_000)).mean(LengthSide::Input) - 1267.75).abs() < 0.1
         );
-        let one = lognormal(6.9, 0.7, Some(5), Some(5));
+        let constant = lognormal(6.9, 0.7, Some(5), Some(5));
         assert!(
-            (one.mean(LengthSide::Input) - 5.0).abs() < 1e-9 && one.cv2(LengthSide::Input).abs() < 1e-9,
+            (constant.mean(LengthSide::Input) - 5.0).abs() < 1e-9
+                && constant.cv2(LengthSide::Input).abs() < 1e-9,
             "{} {}",
-            one.mean(LengthSide::Input),
-            one.cv2(LengthSide::Input)
+            constant.mean(LengthSide::Input),
+            constant.cv2(LengthSide::Input)
         );
         // Limited from above at the median e^6 = 403.43: e^6 (½ + e^½ Φ(−1)) = 403.43 (0.5 + 1.64872 · 0.158655) =
         // 307.24. The limit is a whole number, 403, so that the mean is ½ · 0.43 = 0.21 lower, 307.03.

@@ -49,7 +49,8 @@ impl Guesses {
             }
             Prediction::Proxy { accuracy } => {
                 let class = libm::log2(f64::from(output.max(1))).round() as i64;
-                let (right, up) = (self.stream.unit() < accuracy, self.stream.unit() < 0.5);
+                let right = self.stream.unit() < accuracy;
+                let up = self.stream.unit() < 0.5;
                 let off = if right { 0 } else { [-1, 1][usize::from(up)] };
                 1_i64 << (class + off).clamp(0, 32)
             }

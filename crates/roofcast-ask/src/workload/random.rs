@@ -124,7 +124,8 @@ impl Stream {
     #[inline(always)]
     fn in_circle(&mut self) -> (f64, f64, f64) {
         loop {
-            let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+            let x = 2.0 * self.unit() - 1.0;
+            let y = 2.0 * self.unit() - 1.0;
             let square = x * x + y * y;
             if square < 1.0 && square > 0.0 {
                 return (x, y, square);
@@ -198,8 +199,8 @@ impl Weighted {
     /// Index of the drawn alternative, from 0.
     pub(super) fn draw(&self, stream: &mut Stream) -> u32 {
         let at = stream.unit() * self.cumulative.last().copied().unwrap_or_default();
-        let found = self.cumulative.partition_point(|sum| *sum <= at);
-        found.min(self.cumulative.len().saturating_sub(1)) as u32
+        let rank = self.cumulative.partition_point(|sum| *sum <= at);
+        rank.min(self.cumulative.len().saturating_sub(1)) as u32
     }
 }
 
@@ -248,11 +249,14 @@ mod tests {
     #[test]
     fn draws_made_ahead_are_those_drawn_one_by_one() {
         let stream = |purpose| Stream::new(3, purpose);
-        let (mut one, mut many, mut ahead) = (stream(Purpose::Output), stream(Purpose::Output), Ahead::new());
-        let (mut unit, mut units, mut gaps) =
-            (stream(Purpose::Arrivals), stream(Purpose::Arrivals), Ahead::new());
+        let mut single = stream(Purpose::Output);
+        let mut many = stream(Purpose::Output);
+        let mut ahead = Ahead::new();
+        let mut unit = stream(Purpose::Arrivals);
+        let mut units = stream(Purpose::Arrivals);
+        let mut gaps = Ahead::new();
         for _ in 0..3 * AHEAD + 1 {
-            assert_eq!(one.normal(), ahead.next(|| many.normals()));
+            assert_eq!(single.normal(), ahead.next(|| many.normals()));
             assert_eq!(unit.exponential(), gaps.next(|| units.exponentials()));
         }
     }

@@ -103,8 +103,8 @@ impl Sessions {
             let new = self.begin(draws);
             self.going.insert(session, new);
         }
-        let own = self.first_segment + session;
-        self.going.get_mut(&session)?.speak(at, session, own)
+        let segment = self.first_segment + session;
+        self.going.get_mut(&session)?.speak(at, session, segment)
     }
 
     /// Draws all turns of a new session.
@@ -120,10 +120,10 @@ impl Sessions {
         turns.reverse();
         let adapter = draws.adapter(class);
         let prefix = draws.prefix(adapter);
-        let said = prefix.map(|(segment, length)| Run { segment, start: 0, length: length.into() });
+        let prefix_run = prefix.map(|(segment, length)| Run { segment, start: 0, length: length.into() });
         Session {
             turns,
-            said: said.into_iter().collect(),
+            said: prefix_run.into_iter().collect(),
             length: prefix.map_or(0, |(_, length)| length),
             own: 0,
             priority,

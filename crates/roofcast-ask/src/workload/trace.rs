@@ -175,7 +175,8 @@ impl Recording<'_> {
     /// Adds a request that was read from `line`; an earlier time than that of the previous request is an error.
     fn add(&mut self, line: usize, request: Request) -> Result<()> {
         if let Some(last) = self.requests.last().filter(|last| last.at > request.at) {
-            let (now, before) = (request.at.seconds(), last.at.seconds());
+            let now = request.at.seconds();
+            let before = last.at.seconds();
             let message =
                 format!("the time {now} s is before {before} s of the line above; expected times in order");
             return Err(self.error(line, 1, message));
@@ -217,13 +218,13 @@ impl Recording<'_> {
 fn turns_of(sessions: &[Session]) -> Vec<Request> {
     let mut requests = Vec::new();
     for session in sessions {
-        let mut said = 0_u32;
+        let mut conversation = 0_u32;
         for turn in &session.turns {
             let input = match turn.text {
-                Text::Added(_) => said.saturating_add(turn.input),
+                Text::Added(_) => conversation.saturating_add(turn.input),
                 Text::Whole(_) => turn.input,
             };
-            said = input.saturating_add(turn.output);
+            conversation = input.saturating_add(turn.output);
             requests.push(plain(session.at, input, turn.output));
         }
     }

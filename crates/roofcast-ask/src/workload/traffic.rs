@@ -309,9 +309,9 @@ mod tests {
     #[test]
     fn a_closed_loop_turns_round() {
         let next = |turn_round_s: Option<f64>, own: bool| {
-            let one =
+            let one_user =
                 workload(Arrivals::ClosedLoop { concurrency: 1, think_s: None, ramp_s: None, turn_round_s });
-            let traffic = Traffic::new(&one, "test").unwrap();
+            let traffic = Traffic::new(&one_user, "test").unwrap();
             let mut traffic = if own { traffic.without_turn_round() } else { traffic };
             traffic.next();
             traffic.completed(0, Picoseconds(70), 0);
@@ -359,10 +359,10 @@ mod tests {
         assert_eq!(all(&base), all(&base));
         assert_ne!(all(&base), all(&Workload { seed: 2, ..base.clone() }));
         let other = all(&Workload { input_len: Length::Tokens(7), ..base.clone() });
-        let kept = |r: &Request| (r.at, r.output_len);
-        assert!(all(&base).iter().map(kept).eq(other.iter().map(kept)));
+        let arrivals_of = |r: &Request| (r.at, r.output_len);
+        assert!(all(&base).iter().map(arrivals_of).eq(other.iter().map(arrivals_of)));
         let other = all(&Workload { arrivals: Arrivals::Constant { rate: 1.0 }, ..base.clone() });
-        let kept = |r: &Request| (r.input_len, r.output_len);
-        assert!(all(&base).iter().map(kept).eq(other.iter().map(kept)));
+        let lengths_of = |r: &Request| (r.input_len, r.output_len);
+        assert!(all(&base).iter().map(lengths_of).eq(other.iter().map(lengths_of)));
     }
 }

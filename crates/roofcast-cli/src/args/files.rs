@@ -51,8 +51,8 @@ impl Files {
     pub(crate) fn check(&self) -> Result<(), Error> {
         for (index, (flag, path)) in self.written.iter().enumerate() {
             let refused = |found: String| {
-                let found = format!("{:?}, {found}", path.display().to_string());
-                Error::field("arguments", flag, found, "a file of its own")
+                let use_of_file = format!("{:?}, {found}", path.display().to_string());
+                Error::field("arguments", flag, use_of_file, "a file of its own")
             };
             let Some(file) = place(path) else { continue };
             let other = self.written[..index].iter().find(|(_, other)| place(other).as_ref() == Some(&file));

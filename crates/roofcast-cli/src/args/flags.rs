@@ -87,7 +87,8 @@ impl<S> Flags<S> {
 fn keys<S: Sections>() -> impl Iterator<Item = (&'static SpecKey, &'static str, &'static str)> {
     let place = |key: &SpecKey| S::ALL.iter().position(|(section, _)| *section == key.section());
     KEYS.iter().filter_map(move |key| {
-        let (flag, at) = (key.flag?, place(key)?);
+        let flag = key.flag?;
+        let at = place(key)?;
         let taken =
             |other: &SpecKey| other.flag == Some(flag) && place(other).is_some_and(|other| other < at);
         (!KEYS.iter().any(taken)).then_some((key, flag, S::ALL[at].1))

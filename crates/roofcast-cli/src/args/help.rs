@@ -224,8 +224,8 @@ pub(super) fn arranged(command: Command) -> Command {
 /// Puts an argument under its heading; for a verb with `many` flags, hides uncommon arguments from `-h`.
 fn headed(arg: Arg, many: bool) -> Arg {
     let id = arg.get_id().as_str().to_owned();
-    let of = |(_, ids): &&(&str, &[&str])| ids.contains(&id.as_str());
-    let heading = HEADINGS.iter().find(of).map(|(heading, _)| *heading);
+    let has_id = |(_, ids): &&(&str, &[&str])| ids.contains(&id.as_str());
+    let heading = HEADINGS.iter().find(has_id).map(|(heading, _)| *heading);
     let arg = match heading {
         Some(heading) if arg.get_long().is_some() => arg.help_heading(heading),
         _ => arg,

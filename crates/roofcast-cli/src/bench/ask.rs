@@ -106,14 +106,14 @@ impl Asker {
 
     /// Tokens of a prompt by the server's tokenizer, if it has an endpoint for that.
     pub(super) async fn tokenized(&self, body: Bytes) -> Option<u64> {
-        let asked = async {
+        let request = async {
             let (_, client) = self.servers.of(0);
             let (parts, mut incoming) = client.send(Method::POST, "/tokenize", body).await.ok()?;
             parts.status.is_success().then_some(())?;
             let answer: Tokenized = serde_json::from_slice(&incoming.head(MOST_TOKENIZED).await).ok()?;
             answer.count.or(answer.tokens.map(|tokens| tokens.len() as u64))
         };
-        tokio::time::timeout(self.timeout.min(PATIENCE), asked).await.ok().flatten().filter(|n| *n > 0)
+        tokio::time::timeout(self.timeout.min(PATIENCE), request).await.ok().flatten().filter(|n| *n > 0)
     }
 
     async fn exchange(&self, client: &Client, body: Bytes, answer: &mut Response) -> Result<(), Failure> {
@@ -165,7 +165,8 @@ impl Asker {
         let counted = usage.map(|u| u.prompt_tokens).filter(|n| *n > 0);
         let tokens_counted = answer.counted_tokens().is_some() || answer.asked == 0;
         let finished = if failure.is_some() { now } else { answer.last_token.unwrap_or(now) };
-        let (generated, shown) = (answer.generated(), answer.shown());
+        let generated = answer.generated();
+        let shown = answer.shown();
         let record = Record {
             id: question.id,
             outcome: failure.as_ref().map_or(Outcome::Completed, |f| f.outcome),

@@ -56,40 +56,40 @@ pub(super) fn of(
     server: Option<&ServerMetrics>,
     completed: u64,
 ) -> Vec<Caveat> {
-    let mut found: Vec<_> = given.notes.iter().map(Caveat::note).collect();
-    found.extend(short(given, tally));
-    found.extend(off(given, tally));
-    found.extend(cached(given, tally, server));
+    let mut caveats: Vec<_> = given.notes.iter().map(Caveat::note).collect();
+    caveats.extend(short(given, tally));
+    caveats.extend(off(given, tally));
+    caveats.extend(cached(given, tally, server));
     if tally.uncounted > 0 {
-        found.push(Caveat::note(format!(
+        caveats.push(Caveat::note(format!(
             "the server did not count the tokens of {} answers: counted as the requested number where an answer ended by length, \
              else as many as its chunks",
             tally.uncounted
         )));
     }
-    found.extend(counts(tally));
+    caveats.extend(counts(tally));
     if let Some(together) = share(tally.no_gaps, tally.gaps).filter(|share| *share > TOGETHER) {
-        found.push(Caveat::note(format!(
+        caveats.push(Caveat::note(format!(
             "{:.0} % of the chunks came together with the one before: something on the way holds streams back, and TTFT and \
              ITL are its, not the server's",
             together * 100.0
         )));
     }
     if tally.resent > 0 {
-        found.push(Caveat::note(format!(
+        caveats.push(Caveat::note(format!(
             "{} requests were sent twice: a kept connection ended between the request and its answer, and the server may \
              have worked on both",
             tally.resent
         )));
     }
     if completed == 1 {
-        found.push(Caveat::note("one request: each percentile is its one value"));
+        caveats.push(Caveat::note("one request: each percentile is its one value"));
     } else if (2..FEW).contains(&completed) {
-        found.push(Caveat::note(format!(
+        caveats.push(Caveat::note(format!(
             "{completed} requests: the 95th and 99th percentile are the largest value, but for an interpolation"
         )));
     }
-    found
+    caveats
 }
 
 /// Caveats on tokens that the server counts and its streams show otherwise.
@@ -142,22 +142,24 @@ fn counts(tally: &Tally) -> Vec<Caveat> {
 
 /// Caveat on answers with fewer tokens than requested.
 fn short(given: &Given, tally: &Tally) -> Option<Caveat> {
-    let (asked, came) = (tally.tokens_asked as f64, tally.tokens as f64);
+    let tokens_asked = tally.tokens_asked as f64;
+    let came = tally.tokens as f64;
     (tally.short > 0).then(|| Caveat {
         text: format!(
             "{} answers are shorter than requested: {} of {} tokens in total",
             tally.short, tally.tokens, tally.tokens_asked
         ),
-        invalidates: given.runs_on && came < (1.0 - MOST_OFF) * asked,
+        invalidates: given.runs_on && came < (1.0 - MOST_OFF) * tokens_asked,
     })
 }
 
 /// Caveat on prompts whose length by the server's count is not the requested one.
 fn off(given: &Given, tally: &Tally) -> Option<Caveat> {
-    let (asked, counted) = (tally.prompt_tokens_asked as f64, tally.prompt_tokens as f64);
-    ((counted - asked).abs() > MOST_OFF * asked).then(|| Caveat {
+    let prompt_tokens = tally.prompt_tokens_asked as f64;
+    let counted = tally.prompt_tokens as f64;
+    ((counted - prompt_tokens).abs() > MOST_OFF * prompt_tokens).then(|| Caveat {
         text: format!(
-            "prompts have {counted} tokens by the server's count where {asked} were asked for; accepted: a server that \
+            "prompts have {counted} tokens by the server's count where {prompt_tokens} were asked for; accepted: a server that \
              answers the probes, --tokenizer, or --assume-tokens to take a word for a token"
         ),
         invalidates: !given.assumed,
@@ -166,8 +168,8 @@ fn off(given: &Given, tally: &Tally) -> Option<Caveat> {
 
 /// Caveat on cached prompts, by the server's report if there is one, else by properties of the load.
 fn cached(given: &Given, tally: &Tally, server: Option<&ServerMetrics>) -> Option<Caveat> {
-    let told = tally.cached_share().or_else(|| server?.cached_share());
-    if let Some(share) = told.filter(|share| *share >= CACHED && !given.shares_prompts) {
+    let share_told = tally.cached_share().or_else(|| server?.cached_share());
+    if let Some(share) = share_told.filter(|share| *share >= CACHED && !given.shares_prompts) {
         return Some(Caveat::note(format!(
             "{:.0} % of the prompts' tokens came from the server's prefix cache, though the load shares none: TTFT and \
              throughput are those of prompts that an earlier run said; accepted: another --seed, more prompts, or a \
@@ -175,7 +177,7 @@ fn cached(given: &Given, tally: &Tally, server: Option<&ServerMetrics>) -> Optio
             share * 100.0
         )));
     }
-    if told.is_some() {
+    if share_told.is_some() {
         return None;
     }
     if tally.repeated > 0 {
@@ -240,21 +242,25 @@ mod tests {
 
     #[test]
     fn streams_that_were_held_back_are_said() {
-        let of = |no_gaps| said(&Given::default(), &Tally { gaps: 100, no_gaps, ..Tally::default() }, 100);
-        assert_eq!(of(50), []);
-        assert!(of(87)[0].1.starts_with("87 % of the chunks"));
+        let said_of =
+            |no_gaps| said(&Given::default(), &Tally { gaps: 100, no_gaps, ..Tally::default() }, 100);
+        assert_eq!(said_of(50), []);
+        assert!(said_of(87)[0].1.starts_with("87 % of the chunks"));
     }
 
     #[test]
     fn a_warm_prefix_cache_is_named_by_what_is_known_of_it() {
-        let of = |given: &Given, tally: &Tally, word: &str| {
+        let count_of = |given: &Given, tally: &Tally, word: &str| {
             said(given, tally, 100).iter().filter(|(_, text)| text.contains(word)).count()
         };
-        let told = Tally { cache_told: 1000, cached: 410, repeated: 3, ..Tally::default() };
-        assert_eq!(of(&Given::default(), &told, "41 %"), 1);
-        assert_eq!(of(&Given { shares_prompts: true, ..Given::default() }, &told, ""), 0);
+        let cached_tally = Tally { cache_told: 1000, cached: 410, repeated: 3, ..Tally::default() };
+        assert_eq!(count_of(&Given::default(), &cached_tally, "41 %"), 1);
+        assert_eq!(count_of(&Given { shares_prompts: true, ..Given::default() }, &cached_tally, ""), 0);
         let untold = Tally { repeated: 3, ..Tally::default() };
         let seeded = Given { seeded: true, ..Given::default() };
-        assert_eq!((of(&seeded, &untold, "3 prompts"), of(&seeded, &Tally::default(), "--seed")), (1, 1));
+        assert_eq!(
+            (count_of(&seeded, &untold, "3 prompts"), count_of(&seeded, &Tally::default(), "--seed")),
+            (1, 1)
+        );
     }
 }

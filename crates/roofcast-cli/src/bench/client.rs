@@ -171,7 +171,8 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(target: Target, clock: Clock) -> Result<Client> {
         let tls = if target.tls { Some(tls::connector(&target.host, target.insecure)?) } else { None };
-        let (resent, read) = (AtomicU64::new(0), Arc::default());
+        let resent = AtomicU64::new(0);
+        let read = Arc::default();
         Ok(Client { target, tls, clock, idle: Mutex::default(), resent, read })
     }
 
@@ -227,8 +228,8 @@ impl Client {
         body: Bytes,
     ) -> Result<(Parts, Incoming), Failure> {
         loop {
-            let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Some(connection) = kept else { break };
+            let idle_connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Some(connection) = idle_connection else { break };
             match self.send_on(connection, method.clone(), path, body.clone()).await? {
                 Ok(answer) => return Ok(answer),
                 Err(Unsent::Written(_)) => {

@@ -118,7 +118,8 @@ impl Counts {
 
 impl From<&Counts> for Usage {
     fn from(counts: &Counts) -> Usage {
-        let (read, created) = (counts.cache_read_input_tokens, counts.cache_creation_input_tokens);
+        let read = counts.cache_read_input_tokens;
+        let created = counts.cache_creation_input_tokens;
         let details = counts.input_tokens_details.as_ref();
         Usage {
             prompt_tokens: [counts.input_tokens, read, created]

@@ -91,13 +91,15 @@ pub(super) struct Metering {
 
 impl Metering {
     pub(super) async fn start(sources: Vec<Source>) -> Metering {
-        let (readings, start) = (Arc::new(Mutex::new(Readings::default())), Instant::now());
+        let readings = Arc::new(Mutex::new(Readings::default()));
+        let start = Instant::now();
         read(&sources, start, &readings).await;
-        let (asked, kept) = (sources.clone(), Arc::clone(&readings));
+        let scraped = sources.clone();
+        let collected = Arc::clone(&readings);
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
-                read(&asked, start, &kept).await;
+                read(&scraped, start, &collected).await;
             }
         });
         Metering { readings, sources, start, task }
@@ -165,27 +167,28 @@ fn here(class: &Path, all: &mut BTreeMap<String, f64>) {
 
 impl Readings {
     fn energy(&self, tokens: u64) -> Option<Energy> {
-        let (first, last) = (self.0.first()?, self.0.last()?);
+        let first = self.0.first()?;
+        let last = self.0.last()?;
         let seconds = (last.0 - first.0).as_secs_f64();
         // A counter that fell was reset or overflowed, so its difference is no energy.
         let drawn = |(name, unit): &(&'static str, Unit)| {
-            let of = |reading: &(Duration, BTreeMap<String, f64>)| {
+            let reading_of = |reading: &(Duration, BTreeMap<String, f64>)| {
                 Some((reading.0.as_secs_f64(), *reading.1.get(*name)?))
             };
-            let told: Vec<(f64, f64)> = self.0.iter().filter_map(of).collect();
+            let values: Vec<(f64, f64)> = self.0.iter().filter_map(reading_of).collect();
             let joules = match unit {
-                Unit::Joules(unit) => (told.last()?.1 - told.first()?.1) * unit,
+                Unit::Joules(unit) => (values.last()?.1 - values.first()?.1) * unit,
                 Unit::Watts(unit) => {
                     let part = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0) * (pair[0].1 + pair[1].1) / 2.0;
-                    told.windows(2).map(part).sum::<f64>() * unit
+                    values.windows(2).map(part).sum::<f64>() * unit
                 }
             };
-            (told.len() > 1 && joules > 0.0).then_some((*name, joules))
+            (values.len() > 1 && joules > 0.0).then_some((*name, joules))
         };
         let (meter, joules) = METERS.iter().find_map(drawn)?;
         let memory = |(name, unit): &(&str, f64)| {
-            let told = self.0.iter().filter_map(|(_, reading)| reading.get(*name));
-            told.map(|value| value * unit).reduce(f64::max)
+            let levels = self.0.iter().filter_map(|(_, reading)| reading.get(*name));
+            levels.map(|value| value * unit).reduce(f64::max)
         };
         Some(Energy {
             meter,
@@ -221,11 +224,15 @@ mod tests {
                  DCGM_FI_DEV_FB_USED{{gpu=\"0\"}} 1024\nother 7\n"
             )
         };
-        let (before, after) = (text(5_000_000, 1_000_000), text(6_000_000, 1_500_000));
-        let found = readings(&[(0, &before), (10, &after)]).energy(500).unwrap();
-        assert_eq!(found.meter, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION");
-        assert_eq!((found.joules, found.mean_w, found.joules_per_output_token), (1500.0, 150.0, Some(3.0)));
-        assert_eq!(found.memory_used_bytes, Some(1_073_741_824.0));
+        let before = text(5_000_000, 1_000_000);
+        let after = text(6_000_000, 1_500_000);
+        let energy = readings(&[(0, &before), (10, &after)]).energy(500).unwrap();
+        assert_eq!(energy.meter, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION");
+        assert_eq!(
+            (energy.joules, energy.mean_w, energy.joules_per_output_token),
+            (1500.0, 150.0, Some(3.0))
+        );
+        assert_eq!(energy.memory_used_bytes, Some(1_073_741_824.0));
     }
 
     /// Power of 100 W, 300 W and 300 W at intervals of a second: (100 + 300)/2 + 300 = 500 J.
@@ -233,8 +240,8 @@ mod tests {
     fn power_is_integrated() {
         let text = |watts: u64| format!("gpu_package_power{{gpu_id=\"0\"}} {watts}\n");
         let texts = [text(100), text(300), text(300)];
-        let found = readings(&[(0, &texts[0]), (1, &texts[1]), (2, &texts[2])]).energy(0).unwrap();
-        assert_eq!((found.joules, found.mean_w, found.joules_per_output_token), (500.0, 250.0, None));
+        let energy = readings(&[(0, &texts[0]), (1, &texts[1]), (2, &texts[2])]).energy(0).unwrap();
+        assert_eq!((energy.joules, energy.mean_w, energy.joules_per_output_token), (500.0, 250.0, None));
     }
 
     #[test]

@@ -91,7 +91,8 @@ impl Lag {
 
     /// Starts a measurement, on the runtime whose rounds are reported.
     pub(super) fn start(&self) -> Measuring {
-        let (start, clock) = (self.clock.now(), self.clock);
+        let start = self.clock.now();
+        let clock = self.clock;
         *held(&self.rounds) = Rounds { begun: Some(start), ..Rounds::default() };
         let beats = Arc::new(Mutex::new(Vec::new()));
         let task = tokio::spawn(beating(clock, Arc::clone(&beats)));
@@ -161,8 +162,8 @@ impl Measuring {
         let now = self.lag.clock.now();
         let mut beats = std::mem::take(&mut *held(&self.beats));
         let s = Statistics::of(&mut beats);
-        let most = beats.iter().copied().fold(0.0, f64::max);
-        let late = Late { mean: s.mean, p50: s.median, p99: s.p99, max: most };
+        let latest = beats.iter().copied().fold(0.0, f64::max);
+        let late = Late { mean: s.mean, p50: s.median, p99: s.p99, max: latest };
         let mut rounds = held(&self.lag.rounds);
         rounds.end(now);
         late.worse(rounds.late(now.0.saturating_sub(self.start.0)))
@@ -227,7 +228,8 @@ impl Rounds {
         // Bytes that arrive after the fraction s of a round of length a wait for most − s a; on average they arrive
         // mid-round.
         let waited = bins().map(|(bin, (count, time))| {
-            let (count, time) = (*count as f64, *time as f64);
+            let count = *count as f64;
+            let time = *time as f64;
             time * (edge(bin) - time / count / 2.0)
         });
         // Fraction of time in which arriving bytes wait for longer than `x`.
@@ -239,7 +241,8 @@ impl Rounds {
         };
         let longest = self.longest as f64;
         let quantile = |q: f64| {
-            let (mut low, mut high) = (0.0, longest);
+            let mut low = 0.0;
+            let mut high = longest;
             if beyond(low) <= 1.0 - q {
                 return 0.0;
             }

@@ -158,14 +158,14 @@ pub(super) async fn drive(
 async fn open(asker: &Asker, ahead: usize, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> bool {
     let mut opening = std::pin::pin!(tokio::time::timeout(asker.timeout, asker.servers.open(ahead)));
     let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
-    let mut told = false;
+    let mut is_silent = false;
     loop {
         tokio::select! {
             _ = stop.recv() => return true,
             // A connection that fails is ignored: the request that then opens one reports the failure.
             _ = &mut opening => return false,
-            () = &mut silence, if !told => {
-                told = true;
+            () = &mut silence, if !is_silent => {
+                is_silent = true;
                 tell(Told::Silent);
             }
         }
@@ -175,7 +175,7 @@ async fn open(asker: &Asker, ahead: usize, stop: &mut Stop, tell: &mut impl FnMu
 impl Loop<'_> {
     async fn offer(&mut self, clock: Clock, stop: &mut Stop, mut tell: impl FnMut(Told)) {
         let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
-        let mut told = false;
+        let mut is_silent = false;
         loop {
             self.send_due(clock).await;
             let next = self.due();
@@ -190,8 +190,8 @@ impl Loop<'_> {
                     self.answered(asked);
                     tell(Told::Answers(self.run.records.len() as u64));
                 },
-                () = &mut silence, if !told => {
-                    told = true;
+                () = &mut silence, if !is_silent => {
+                    is_silent = true;
                     if !self.asker.servers.was_read_since(self.start) {
                         tell(Told::Silent);
                     }
@@ -224,18 +224,19 @@ impl Loop<'_> {
         let id = self.sent;
         self.sent += 1;
         let scheduled = self.start + request.at;
-        let said = self.prompts.of(request, id, |segment| self.said.get(&segment).cloned());
-        let input_len = said.input_len;
+        let prompt = self.prompts.of(request, id, |segment| self.said.get(&segment).cloned());
+        let input_len = prompt.input_len;
         let cancels = self.prompts.draws(id, self.cancelling.share);
         let question = Question {
             id,
             scheduled,
             input_len,
-            output_len: said.output_len,
-            turns: said.turns,
+            output_len: prompt.output_len,
+            turns: prompt.turns,
             given_up_after: cancels.then_some(self.cancelling.after),
         };
-        let (asker, done) = (Arc::clone(&self.asker), self.done.0.clone());
+        let asker = Arc::clone(&self.asker);
+        let done = self.done.0.clone();
         let task = tokio::spawn(async move {
             // The receiver is gone if the run is over; then nobody needs the result.
             drop(done.send(asker.ask(question).await));

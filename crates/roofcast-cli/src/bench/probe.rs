@@ -31,7 +31,7 @@ pub(super) async fn probe(
     let why = RefCell::new("the server counts the same for every text".to_owned());
     let mut learning = std::pin::pin!(prompts.learnt(|text| count(asker, text, &why)));
     let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
-    let mut told = false;
+    let mut is_silent = false;
     loop {
         tokio::select! {
             biased;
@@ -40,8 +40,8 @@ pub(super) async fn probe(
                 Some(prompts) => Probed::Learnt(prompts),
                 None => Probed::Untold(why.take()),
             },
-            () = &mut silence, if !told => {
-                told = true;
+            () = &mut silence, if !is_silent => {
+                is_silent = true;
                 tell(Told::Silent);
             }
         }
@@ -55,14 +55,14 @@ async fn count(asker: &Asker, text: String, why: &RefCell<String>) -> Option<u64
     let tokenizing = asker.form.tokenizing(&turns);
     let scheduled = Picoseconds::ZERO;
     let question = Question { id: 0, scheduled, input_len: 0, output_len: 1, turns, given_up_after: None };
-    let asked = asker.ask(question).await;
-    if asked.counted.is_some() {
-        return asked.counted;
+    let answer = asker.ask(question).await;
+    if answer.counted.is_some() {
+        return answer.counted;
     }
-    let answers = matches!(asked.record.outcome, Outcome::Completed | Outcome::Empty);
+    let answers = matches!(answer.record.outcome, Outcome::Completed | Outcome::Empty);
     let counted = if answers { asker.tokenized(tokenizing).await } else { None };
     if counted.is_none() {
-        *why.borrow_mut() = match asked.record.error {
+        *why.borrow_mut() = match answer.record.error {
             Some(error) if !answers => format!("a probe failed: {error}"),
             _ => "its answers have no `usage`, and it has no /tokenize".to_owned(),
         };

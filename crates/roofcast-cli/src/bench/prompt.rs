@@ -61,32 +61,32 @@ impl Prompts {
         T: Future<Output = Option<u64>>,
     {
         let mut prompts = self.clone();
-        let one = count(FIRST.to_owned()).await?;
+        let first_count = count(FIRST.to_owned()).await?;
         let with = |part: &[&str]| count(format!("{FIRST} {}", part.join(" ")));
         // A server that reports equal numbers for texts of any length does not count.
-        let all = with(&prompts.words).await.filter(|all| *all > one)?;
-        prompts.overhead = one.saturating_sub(1);
+        let all = with(&prompts.words).await.filter(|all| *all > first_count)?;
+        prompts.overhead = first_count.saturating_sub(1);
         let words = prompts.words.len() as u64;
-        if all == one + words {
+        if all == first_count + words {
             return Some(prompts);
         }
         let mut single = Vec::new();
         let mut parts = vec![prompts.words.clone()];
         for _ in 0..MOST_PROBES {
             let Some(part) = parts.pop() else { break };
-            if with(&part).await? == one + part.len() as u64 {
+            if with(&part).await? == first_count + part.len() as u64 {
                 single.extend(part);
             } else if part.len() > 1 {
                 let (left, right) = part.split_at(part.len() / 2);
                 parts.extend([right.to_vec(), left.to_vec()]);
             }
         }
-        if single.len() >= FEWEST_WORDS && with(&single).await? == one + single.len() as u64 {
+        if single.len() >= FEWEST_WORDS && with(&single).await? == first_count + single.len() as u64 {
             prompts.words = single;
         } else {
             // If the words do not fit the tokenizer, as many words are sent as its mean number of tokens per word
             // suggests.
-            prompts.tokens_per_word = ((all - one) as f64 / words as f64).max(0.01);
+            prompts.tokens_per_word = ((all - first_count) as f64 / words as f64).max(0.01);
         }
         Some(prompts)
     }
@@ -126,15 +126,15 @@ impl Prompts {
     }
 
     fn turns(&self, request: &Request, id: u64, answered: impl Fn(u32) -> Option<String>) -> Vec<Turn> {
-        let own = OWN_SEGMENTS | id as u32;
+        let own_segment = OWN_SEGMENTS | id as u32;
         let whole = u64::from(request.input_len);
         let runs = match &request.prompt {
-            Prompt::Own => vec![Run { segment: own, start: 0, length: whole }],
+            Prompt::Own => vec![Run { segment: own_segment, start: 0, length: whole }],
             Prompt::Shared { segment, length } => {
                 let shared = u64::from(*length).min(whole);
                 vec![
                     Run { segment: *segment, start: 0, length: shared },
-                    Run { segment: own, start: 0, length: whole - shared },
+                    Run { segment: own_segment, start: 0, length: whole - shared },
                 ]
             }
             Prompt::Runs(runs) => runs.to_vec(),
@@ -232,7 +232,8 @@ mod tests {
     fn equal_tokens_are_equal_words() {
         let prompts = assumed(1);
         let shared = |id| said(&prompts, id, &request(30, Prompt::Shared { segment: 5, length: 20 }));
-        let (a, b) = (shared(0), shared(1));
+        let a = shared(0);
+        let b = shared(1);
         let words = |t: &str| t.split(' ').map(str::to_owned).collect::<Vec<_>>();
         assert_eq!((words(&a).len(), words(&a)[..20] == words(&b)[..20], a == b), (30, true, false));
         // Equal tokens give equal words, in any prompt and from the middle of a segment, after the first word.
@@ -240,9 +241,9 @@ mod tests {
         let runs = said(&prompts, 2, &request(14, Prompt::Runs(Box::new(runs))));
         assert_eq!((words(&runs)[0].as_str(), &words(&runs)[1..10]), (FIRST, &words(&a)[11..20]));
         // Unshared prompts differ from one another, and with the seed.
-        let own = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
-        assert_ne!(own(&prompts, 0), own(&prompts, 1));
-        assert_ne!(own(&prompts, 0), own(&assumed(2), 0));
+        let own_prompt = |prompts: &Prompts, id| said(prompts, id, &request(16, Prompt::Own));
+        assert_ne!(own_prompt(&prompts, 0), own_prompt(&prompts, 1));
+        assert_ne!(own_prompt(&prompts, 0), own_prompt(&assumed(2), 0));
     }
 
     /// Three texts and five requests: two repeat the first texts, and the next run begins with the third text.
@@ -271,8 +272,8 @@ mod tests {
     fn answers_stand_in_conversations() {
         let runs = [(7, 3), (1 << 31, 2), (7, 2)].map(|(segment, length)| Run { segment, start: 0, length });
         let talk = request(7, Prompt::Runs(Box::new(runs)));
-        let said = assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
-        let turns = said.turns;
+        let conversation = assumed(0).of(&talk, 4, |s| (s == 1 << 31).then(|| "well then".to_owned()));
+        let turns = conversation.turns;
         assert_eq!(turns.iter().map(Turn::is_answer).collect::<Vec<_>>(), [false, true, false]);
         assert_eq!(turns[1].text, "well then");
     }
@@ -280,13 +281,13 @@ mod tests {
     #[test]
     fn a_servers_count_is_learnt_and_met() {
         // The server counts seven tokens in addition: 50 tokens are 43 words; if there is no room, one word is sent.
-        let asked = Cell::new(0);
+        let questions = Cell::new(0);
         let count = |text: String| {
-            asked.set(asked.get() + 1);
+            questions.set(questions.get() + 1);
             std::future::ready(Some(7 + text.split(' ').count() as u64))
         };
         let prompts = now(assumed(0).learnt(count)).unwrap();
-        assert_eq!(asked.get(), 2);
+        assert_eq!(questions.get(), 2);
         assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 43);
         assert_eq!(said(&prompts, 0, &request(3, Prompt::Own)).split(' ').count(), 1);
         assert!(now(assumed(0).learnt(|_| std::future::ready(None))).is_none());
@@ -304,13 +305,13 @@ mod tests {
     #[test]
     fn a_server_is_not_asked_for_long() {
         // If every word takes two tokens, no half of the list does better.
-        let asked = Cell::new(0);
+        let questions = Cell::new(0);
         let twice = |text: String| {
-            asked.set(asked.get() + 1);
+            questions.set(questions.get() + 1);
             std::future::ready(Some(2 * text.split(' ').count() as u64))
         };
         let prompts = now(assumed(0).learnt(twice)).unwrap();
-        assert!(asked.get() <= MOST_PROBES + 3, "{}", asked.get());
+        assert!(questions.get() <= MOST_PROBES + 3, "{}", questions.get());
         assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 25);
         // A server that reports seven for any text does not count.
         assert!(now(assumed(0).learnt(|_| std::future::ready(Some(7)))).is_none());

@@ -38,8 +38,8 @@ pub(super) fn of(tls: bool, host: &str, get: impl Fn(&str) -> Option<String>) ->
         return Err(wrong().into());
     }
     let host = authority.host().trim_matches(['[', ']']);
-    let found = (host, authority.port_u16().unwrap_or(80)).to_socket_addrs();
-    let addresses = found.with_context(|| format!("environment: `{name}` is {url:?}"))?.collect();
+    let resolved = (host, authority.port_u16().unwrap_or(80)).to_socket_addrs();
+    let addresses = resolved.with_context(|| format!("environment: `{name}` is {url:?}"))?.collect();
     Ok(Some(Proxy { addresses }))
 }
 
@@ -63,8 +63,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let failed = |e: std::io::Error| Failure::new(Outcome::Connect, format!("proxy: {e}"));
-    let asked = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n");
-    stream.write_all(asked.as_bytes()).await.map_err(failed)?;
+    let request = format!("CONNECT {authority} HTTP/1.1\r\nhost: {authority}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(failed)?;
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < MOST_HEAD {
         // Byte by byte, since bytes after the head belong to the server.

@@ -37,7 +37,7 @@ pub(super) async fn wait(servers: &Servers, most: Duration) -> Result<()> {
 }
 
 async fn ask(client: &Client) -> Result<(), Failure> {
-    let asked = async {
+    let answer = async {
         let (parts, mut incoming) = client.send(Method::GET, "/v1/models", Bytes::new()).await?;
         if parts.status.is_server_error() {
             return Err(client::refusal(&parts, incoming).await);
@@ -46,5 +46,5 @@ async fn ask(client: &Client) -> Result<(), Failure> {
         Ok(())
     };
     let late = || Failure::new(roofcast::record::Outcome::Timeout, "no answer");
-    tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(late()))
+    tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(late()))
 }

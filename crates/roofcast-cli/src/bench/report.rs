@@ -192,20 +192,20 @@ impl Report {
     /// requires a fraction of requests, that fraction keeps all bounds.
     pub(crate) fn meets(&self, slo: &Slo) -> bool {
         let s = &self.summary;
-        let kept = match slo.needed(s.completed + s.failed) {
+        let meets_slo = match slo.needed(s.completed + s.failed) {
             Some(needed) => s.good.unwrap_or(s.completed) >= needed,
             None => s.failed == 0 && slo.bounds().all(|bound| s.bounded(&bound) <= bound.ms),
         };
-        self.valid && kept
+        self.valid && meets_slo
     }
 
     fn complaints(&self, run: &Run, judge: &Judge) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut complaints = Vec::new();
         if run.interrupted {
-            found.push("the run was interrupted".to_owned());
+            complaints.push("the run was interrupted".to_owned());
         }
         if self.client.lag_ms_p99 > judge.most_lag_ms {
-            found.push(format!(
+            complaints.push(format!(
                 "the client lagged: its loop ran {:.1} ms late at the 99th percentile, above {} ms",
                 self.client.lag_ms_p99, judge.most_lag_ms
             ));
@@ -214,7 +214,7 @@ impl Report {
         if let Some(users) = self.requested.concurrency.filter(|_| !self.requested.thinks) {
             let wanted = (users as f64).min(sent);
             if self.achieved_concurrency < LEAST_SHARE * wanted {
-                found.push(format!(
+                complaints.push(format!(
                     "fell short of the load: {:.1} of {wanted} requests in flight",
                     self.achieved_concurrency
                 ));
@@ -223,24 +223,24 @@ impl Report {
         if let (Some(wanted), Some(achieved)) = (self.scheduled_rate, self.achieved_rate)
             && achieved < LEAST_SHARE * wanted
         {
-            found.push(format!("fell short of the load: {achieved:.2} of {wanted:.2} requests/s sent"));
+            complaints.push(format!("fell short of the load: {achieved:.2} of {wanted:.2} requests/s sent"));
         }
         if let Some(most) = run.stopped_after {
-            found.push(format!("the run was stopped after {most} failures (--max-failures)"));
+            complaints.push(format!("the run was stopped after {most} failures (--max-failures)"));
         }
         if let Some(per_s) = run.oversaturated {
-            found.push(format!(
+            complaints.push(format!(
                 "the run was stopped: requests in flight grew by {per_s:.2} a second, as more come than are served (--stop-oversaturated)"
             ));
         }
         let failed = self.failures.values().map(|f| f.count).sum::<u64>();
         if failed as f64 > MOST_FAILED * sent {
-            found.push(format!("{failed} of {sent} requests failed"));
+            complaints.push(format!("{failed} of {sent} requests failed"));
         }
         if self.summary.completed == 0 {
-            found.push("no request of the window completed".to_owned());
+            complaints.push("no request of the window completed".to_owned());
         }
-        found
+        complaints
     }
 }
 
@@ -269,12 +269,12 @@ fn wanted(record: &&Record) -> bool {
 }
 
 fn failures(records: &[Record]) -> BTreeMap<Outcome, Failures> {
-    let mut found: BTreeMap<Outcome, Failures> = BTreeMap::new();
+    let mut failures: BTreeMap<Outcome, Failures> = BTreeMap::new();
     for record in records.iter().filter(wanted).filter(|r| r.outcome != Outcome::Completed) {
         let first = || Failures { count: 0, first: record.error.clone().unwrap_or_default() };
-        found.entry(record.outcome).or_insert_with(first).count += 1;
+        failures.entry(record.outcome).or_insert_with(first).count += 1;
     }
-    found
+    failures
 }
 
 /// Serialization of statistics as the keys of a document, one for each figure except the standard deviation.

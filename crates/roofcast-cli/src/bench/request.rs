@@ -67,8 +67,8 @@ impl Form {
 
     /// Tokens that a request asks for per choice: by the user's key if the form has one, else `output_len`.
     pub(super) fn asked(&self, output_len: u64) -> u64 {
-        let said = BOUNDS.iter().find_map(|key| self.sampling()?.get(*key)?.as_u64());
-        if self.endpoint.generates() { said.unwrap_or(output_len) } else { 0 }
+        let bound = BOUNDS.iter().find_map(|key| self.sampling()?.get(*key)?.as_u64());
+        if self.endpoint.generates() { bound.unwrap_or(output_len) } else { 0 }
     }
 
     /// True if the server is asked to generate up to the requested length (`ignore_eos`).

@@ -185,9 +185,10 @@ impl Response {
 
     /// The failure for a body without events: an error in it keeps its message.
     fn not_a_stream(&self) -> Failure {
-        let said = self.read(&self.head).ok().and_then(|chunk| chunk.failure);
-        said.unwrap_or_else(|| {
-            let (kind, body) = (self.kind.as_deref().unwrap_or("none"), shown(&self.head));
+        let failure = self.read(&self.head).ok().and_then(|chunk| chunk.failure);
+        failure.unwrap_or_else(|| {
+            let kind = self.kind.as_deref().unwrap_or("none");
+            let body = shown(&self.head);
             let message =
                 format!("content type {kind} without an event; accepted: text/event-stream: {body}");
             Failure::new(Outcome::Malformed, message)

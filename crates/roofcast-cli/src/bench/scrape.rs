@@ -81,11 +81,12 @@ impl Scrape {
     pub(super) async fn start(servers: Arc<Servers>) -> Scrape {
         let samples = Arc::new(Mutex::new(Samples::default()));
         once(&servers, &samples).await;
-        let (asked, kept) = (Arc::clone(&servers), Arc::clone(&samples));
+        let scraped = Arc::clone(&servers);
+        let collected = Arc::clone(&samples);
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(EVERY).await;
-                once(&asked, &kept).await;
+                once(&scraped, &collected).await;
             }
         });
         Scrape { samples, servers, task }
@@ -178,13 +179,13 @@ mod tests {
         let mut samples = Samples::default();
         samples.add(TEXT);
         samples.add(&TEXT.replace(" 69.0", " 100").replace(" 3.0", " 5.0"));
-        let found = samples.metrics;
+        let metrics = samples.metrics;
         // Sums over two label sets: 3 + 1, then 5 + 1 for the gauge; 69, then 100 for the counter.
         assert_eq!(
-            found.gauges,
+            metrics.gauges,
             [("vllm:num_requests_running".to_owned(), Level { mean: 5.0, max: 6.0 })].into()
         );
-        assert_eq!(found.counters, [("vllm:prompt_tokens_total".to_owned(), 31.0)].into());
+        assert_eq!(metrics.counters, [("vllm:prompt_tokens_total".to_owned(), 31.0)].into());
     }
 
     #[test]
@@ -215,8 +216,11 @@ mod tests {
             let text = crate::bench::testing::capture(file);
             let mut samples = Samples::default();
             samples.add(&text);
-            let found = samples.metrics;
-            assert!(found.gauges.contains_key(gauge) && found.counters.contains_key(counter), "{found:?}");
+            let metrics = samples.metrics;
+            assert!(
+                metrics.gauges.contains_key(gauge) && metrics.counters.contains_key(counter),
+                "{metrics:?}"
+            );
         }
     }
 }

@@ -12,7 +12,8 @@ pub(super) struct Stop {
 impl Stop {
     /// Starts to listen; must be called within a runtime.
     pub(super) fn new() -> io::Result<Stop> {
-        let (interrupt, terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let interrupt = signal(SignalKind::interrupt())?;
+        let terminate = signal(SignalKind::terminate())?;
         Ok(Stop { interrupt, terminate })
     }
 

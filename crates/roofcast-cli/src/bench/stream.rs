@@ -146,14 +146,15 @@ mod tests {
     use super::*;
 
     fn events(pieces: &[&[u8]]) -> Vec<(bool, String)> {
-        let (mut parser, mut found) = (Events::default(), Vec::new());
+        let mut parser = Events::default();
+        let mut seen = Vec::new();
         let mut keep = |event: Event| match event {
-            Event::Data(d) => found.push((false, String::from_utf8(d.to_vec()).unwrap())),
-            Event::Error(d) => found.push((true, String::from_utf8(d.to_vec()).unwrap())),
+            Event::Data(d) => seen.push((false, String::from_utf8(d.to_vec()).unwrap())),
+            Event::Error(d) => seen.push((true, String::from_utf8(d.to_vec()).unwrap())),
         };
         pieces.iter().for_each(|piece| parser.feed(piece, &mut keep).unwrap());
         parser.end(&mut keep).unwrap();
-        found
+        seen
     }
 
     const TEXT: &[u8] =
@@ -170,8 +171,8 @@ mod tests {
             (false, ""),
             (false, "[DONE]"),
         ];
-        let found = events(&[TEXT]);
-        assert_eq!(found.iter().map(|(e, t)| (*e, t.as_str())).collect::<Vec<_>>(), expected);
+        let seen = events(&[TEXT]);
+        assert_eq!(seen.iter().map(|(e, t)| (*e, t.as_str())).collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -209,13 +210,15 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_given_up() {
-        let (mut parser, megabyte) = (Events::default(), vec![b'x'; 1 << 20]);
+        let mut parser = Events::default();
+        let megabyte = vec![b'x'; 1 << 20];
         for _ in 0..16 {
             assert_eq!(parser.feed(&megabyte, &mut |_| ()), Ok(()));
         }
         assert_eq!(parser.feed(b"x", &mut |_| ()), Err(TooLong));
         // The limit applies to the sum of many lines of one event, too.
-        let (mut parser, line) = (Events::default(), [&b"data:"[..], &megabyte, b"\n"].concat());
+        let mut parser = Events::default();
+        let line = [&b"data:"[..], &megabyte, b"\n"].concat();
         assert!((0..17).any(|_| parser.feed(&line, &mut |_| ()) == Err(TooLong)));
     }
 }

@@ -75,7 +75,8 @@ impl Tally {
 
     /// Adds the differences between the stream of a completed answer and the server's counts.
     fn add_shown(&mut self, asked: &Asked) {
-        let (shown, record) = (asked.shown, &asked.record);
+        let shown = asked.shown;
+        let record = &asked.record;
         self.passed_over += shown.passed_over;
         let Some(first) = record.first_token else { return };
         self.hiding += u64::from(shown.hidden > 0);

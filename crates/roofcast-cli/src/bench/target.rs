@@ -111,10 +111,10 @@ impl Target {
         let ends = authority.as_str().ends_with(authority.host());
         let port = authority.port_u16().or(ends.then_some(if tls { 443 } else { 80 })).ok_or_else(wrong)?;
         let proxy = proxy::of(tls, &host, get)?;
-        let found = (host.as_str(), port).to_socket_addrs();
+        let resolved = (host.as_str(), port).to_socket_addrs();
         let addresses: Vec<_> = match &proxy {
             Some(_) => Vec::new(),
-            None => found.with_context(|| format!("arguments: `--url` is {url:?}"))?.collect(),
+            None => resolved.with_context(|| format!("arguments: `--url` is {url:?}"))?.collect(),
         };
         let base = uri.path().trim_end_matches('/');
         let endpoint = Endpoint::of_path(base);
@@ -174,17 +174,17 @@ mod tests {
 
     #[test]
     fn urls_with_and_without_paths() {
-        let of = |url: &str| Target::resolve(url, &[], Some("sk-secret"), |_| None).unwrap();
+        let target_of = |url: &str| Target::resolve(url, &[], Some("sk-secret"), |_| None).unwrap();
         for end in ["", "/", "/v1", "/v1/completions", "/v1/chat/completions/"] {
-            let target = of(&format!("http://127.0.0.1:8000{end}"));
+            let target = target_of(&format!("http://127.0.0.1:8000{end}"));
             assert_eq!((target.base.as_str(), target.url.as_str()), ("", "http://127.0.0.1:8000"));
         }
-        let deep = of("http://127.0.0.1/openai/v1/");
+        let deep = target_of("http://127.0.0.1/openai/v1/");
         assert_eq!((deep.base.as_str(), deep.addresses[0].port()), ("/openai", 80));
         let proxied = |name: &str| (name == "all_proxy").then(|| "http://127.0.0.1:3128".to_owned());
         let far = Target::resolve("http://far.example/v1", &[], None, proxied).unwrap();
         assert_eq!((far.addresses.len(), far.through().as_str()), (0, "http://far.example:80"));
-        assert_eq!(of("http://[::1]:9").addresses[0].port(), 9);
+        assert_eq!(target_of("http://[::1]:9").addresses[0].port(), 9);
         assert!(!format!("{deep:?}").contains("sk-secret"));
         for wrong in
             ["127.0.0.1:8000", "http://127.0.0.1:99999", "ftp://x", "http://", "http://user:pw@127.0.0.1"]

@@ -104,8 +104,8 @@ fn one(place: &str, row: &Value) -> Result<Text> {
         }
         (None, None) => Vec::new(),
     };
-    let asked = turns.iter().rposition(|turn| !turn.is_answer()).map_or(0, |last| last + 1);
-    let answer = turns.split_off(asked).into_iter().next();
+    let question_count = turns.iter().rposition(|turn| !turn.is_answer()).map_or(0, |last| last + 1);
+    let answer = turns.split_off(question_count).into_iter().next();
     if !turns.iter().any(|turn| !turn.is_answer() && turn.says_something()) {
         return Err(Error::field(place, "prompt", "nothing that a user says", ACCEPTED));
     }
@@ -140,17 +140,17 @@ mod tests {
             {"prompt": "vllm", "output_tokens": 7}
             {"prompt": "guidellm", "output_tokens_count": 3, "prompt_tokens_count": 2}"#;
         let texts = parse("p.jsonl", text).unwrap();
-        let said: Vec<Vec<_>> =
+        let parsed: Vec<Vec<_>> =
             texts.iter().map(|t| t.turns.iter().map(|t| (&*t.role, t.text.as_str())).collect()).collect();
         let talk = vec![("user", "a"), ("assistant", "b"), ("user", "c")];
         let alone = |text| vec![("user", text)];
         let single = ["aiperf", "vllm", "guidellm"].map(alone);
-        assert_eq!(said[..3], [alone("one two"), alone("a"), talk]);
-        assert_eq!(said[3..], single);
+        assert_eq!(parsed[..3], [alone("one two"), alone("a"), talk]);
+        assert_eq!(parsed[3..], single);
         let lengths: Vec<_> = texts.iter().map(|t| (t.output_len, t.recorded)).collect();
         // "five by" has 7 bytes: two tokens of at most four bytes.
-        let asked = |n| (Some(n), None);
-        assert_eq!(lengths, [asked(9), (None, Some(2)), asked(4), asked(5), asked(7), asked(3)]);
+        let output = |n| (Some(n), None);
+        assert_eq!(lengths, [output(9), (None, Some(2)), output(4), output(5), output(7), output(3)]);
     }
 
     /// Roles, parts, tool calls and tool results are sent to the server as they are in the file.
@@ -161,9 +161,9 @@ mod tests {
             json!({"role": "assistant", "content": null, "tool_calls": [{"id": "a", "type": "function"}]});
         let result = json!({"role": "tool", "tool_call_id": "a", "content": "sunny"});
         let developer = json!({"role": "developer", "content": "be terse"});
-        let said = json!([developer, parts, call, result]);
-        let texts = parse("p.jsonl", &json!({"messages": said}).to_string()).unwrap();
-        assert_eq!(messages(&texts[0]), said);
+        let messages_given = json!([developer, parts, call, result]);
+        let texts = parse("p.jsonl", &json!({"messages": messages_given}).to_string()).unwrap();
+        assert_eq!(messages(&texts[0]), messages_given);
         assert_eq!(texts[0].turns[1].text, "what is this?");
         let system = r#"[{"conversations":[{"from":"system","value":"s"},{"from":"human","value":"h"},
             {"from":"gpt","value":"g"},{"from":"human","value":"more"},{"from":"bing","value":"12345"}]}]"#;
@@ -178,12 +178,12 @@ mod tests {
         let line = |word: &str| {
             format!(r#"[{{"role": "system", "content": "s"}}, {{"role": "user", "content": "{word}"}}]"#)
         };
-        let said = |text: &str| {
+        let second_turns = |text: &str| {
             let texts = parse("p.jsonl", text).unwrap();
             texts.iter().map(|t| t.turns[1].text.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(said(&format!("{}\n{}", line("a"), line("b"))), ["a", "b"]);
-        assert_eq!(said(&line("a")), ["a"]);
+        assert_eq!(second_turns(&format!("{}\n{}", line("a"), line("b"))), ["a", "b"]);
+        assert_eq!(second_turns(&line("a")), ["a"]);
     }
 
     #[test]

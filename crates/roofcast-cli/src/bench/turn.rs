@@ -76,7 +76,7 @@ impl Turn {
             let mut keys = value.as_object().cloned().unwrap_or_default();
             // Nulls are columns of a table that only other rows fill.
             keys.retain(|key, kept| !kept.is_null() || key == "content");
-            let said = match value.get("content") {
+            let content = match value.get("content") {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(text)) => text.clone(),
                 Some(Value::Array(parts)) => words(parts),
@@ -84,7 +84,7 @@ impl Turn {
             };
             let plain = keys.len() == 2 && keys.get("content").is_some_and(Value::is_string);
             let whole = (!plain).then_some(keys);
-            return Ok(Turn { role: role.to_owned().into(), text: said, whole });
+            return Ok(Turn { role: role.to_owned().into(), text: content, whole });
         }
         let (Some(from), Some(said)) = (text("from"), text("value")) else {
             return Err(wrong("message", value));

@@ -47,8 +47,8 @@ pub(crate) fn parse(place: &str, text: &str) -> Result<Vocabulary> {
         Value::Array(pieces) => pieces.iter().filter_map(|piece| piece.get(0)?.as_str()).collect(),
         _ => BTreeSet::new(),
     };
-    let held = |word: &str| SPACES.iter().any(|space| tokens.contains(format!("{space}{word}").as_str()));
-    let words: Vec<_> = words().filter(|word| held(word)).collect();
+    let is_token = |word: &str| SPACES.iter().any(|space| tokens.contains(format!("{space}{word}").as_str()));
+    let words: Vec<_> = words().filter(|word| is_token(word)).collect();
     if words.len() < FEWEST_WORDS {
         return Err(Error::field(place, "model.vocab", format!("{} of them", words.len()), ACCEPTED));
     }
@@ -78,7 +78,8 @@ mod tests {
 
     #[test]
     fn words_and_what_stands_around_them() {
-        let (start, text) = (json!({"SpecialToken": {"id": "<s>"}}), json!({"Sequence": {"id": "A"}}));
+        let start = json!({"SpecialToken": {"id": "<s>"}});
+        let text = json!({"Sequence": {"id": "A"}});
         for (space, pieces, post_processor, around) in [
             // Llama 3's form: a byte-level vocabulary, one special token before the text.
             ('Ġ', false, json!({"processors": [{"type": "ByteLevel"}, {"single": [start, text]}]}), 1),
@@ -90,9 +91,9 @@ mod tests {
         ] {
             let model = json!({"vocab": vocabulary(space, "time", pieces)});
             let file = json!({"model": model, "post_processor": post_processor}).to_string();
-            let found = parse("tokenizer.json", &file).unwrap();
-            assert_eq!((found.words.len(), found.around), (words().count() - 1, around));
-            assert!(!found.words.contains(&"time"));
+            let vocabulary = parse("tokenizer.json", &file).unwrap();
+            assert_eq!((vocabulary.words.len(), vocabulary.around), (words().count() - 1, around));
+            assert!(!vocabulary.words.contains(&"time"));
         }
     }
 

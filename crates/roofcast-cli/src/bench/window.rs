@@ -63,12 +63,13 @@ pub(super) fn peak_concurrency(flown: &[Flown]) -> u64 {
     let ends = flown.iter().map(|f| (f.ended.0, -1));
     let mut turns: Vec<(u64, i64)> = flown.iter().map(|f| (f.sent.0, 1)).chain(ends).collect();
     turns.sort_unstable();
-    let (mut now, mut most) = (0, 0);
+    let mut now = 0;
+    let mut peak = 0;
     for (_, step) in turns {
         now += step;
-        most = most.max(now);
+        peak = peak.max(now);
     }
-    most as u64
+    peak as u64
 }
 
 /// Largest number of chunks with tokens that were read within one second of the run.
@@ -182,14 +183,17 @@ mod tests {
             record
         };
         // The mean of the first gaps is (1 + 3)/2, of the second (2 + 6)/2; only one answer has a third.
-        let found = by_position(&[with(&[1, 2]), with(&[3, 6, 9])]);
+        let short_answers = by_position(&[with(&[1, 2]), with(&[3, 6, 9])]);
         assert_eq!(
-            found.iter().map(|p| (p.from, p.gaps, p.mean_ms)).collect::<Vec<_>>(),
+            short_answers.iter().map(|p| (p.from, p.gaps, p.mean_ms)).collect::<Vec<_>>(),
             [(1, 2, 2.0), (2, 2, 4.0), (3, 1, 9.0)]
         );
         // 33 gaps give 16 ranges of two and one of one.
-        let found = by_position(&[with(&(0..33).collect::<Vec<_>>())]);
-        assert_eq!((found.len(), found[16].from, found[16].gaps, found[16].mean_ms), (17, 33, 1, 32.0));
+        let positions = by_position(&[with(&(0..33).collect::<Vec<_>>())]);
+        assert_eq!(
+            (positions.len(), positions[16].from, positions[16].gaps, positions[16].mean_ms),
+            (17, 33, 1, 32.0)
+        );
         assert_eq!(by_position(&[]), []);
     }
 

@@ -147,8 +147,8 @@ fn config_of(name: &str, path: &Path, folder: &Path) -> Result<Model> {
     if !file.exists() {
         refuse_adapter(name, &folder.join(ADAPTER))?;
         let accepted = "a folder with config.json, which describes the tensors";
-        let found = if path == folder { "missing" } else { "missing in its folder" };
-        return Err(Error::field(path.display(), "config.json", found, accepted).into());
+        let state = if path == folder { "missing" } else { "missing in its folder" };
+        return Err(Error::field(path.display(), "config.json", state, accepted).into());
     }
     config_file(name, &file)
 }

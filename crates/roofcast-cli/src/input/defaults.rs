@@ -19,15 +19,15 @@ const DECIDING: [([&str; 2], &str); 5] = [
 pub(super) fn without_bounds(base: &mut Table, settings: &[Setting]) {
     let Some(slo) = base.get_mut("slo").and_then(Value::as_table_mut) else { return };
     for metric in ["ttft", "tpot", "itl", "e2el"] {
-        let of = |key: &str| {
+        let is_of_metric = |key: &str| {
             key.strip_prefix(metric).is_some_and(|rest| rest.starts_with("_p"))
                 || metric == "tpot" && key == "tokens_per_s_user"
         };
         let given = |setting: &Setting| {
-            setting.path.strip_prefix("slo.").is_some_and(of) && setting.value.as_str().is_none()
+            setting.path.strip_prefix("slo.").is_some_and(is_of_metric) && setting.value.as_str().is_none()
         };
         if settings.iter().any(given) {
-            slo.retain(|key, _| !of(key));
+            slo.retain(|key, _| !is_of_metric(key));
         }
     }
 }
@@ -62,6 +62,7 @@ pub(super) fn defaults(base: &Table, table: &Table, settings: &[Setting]) -> Vec
         let path = format!("{section}.{key}");
         settings.iter().any(|setting| setting.path.starts_with(&path))
     };
-    let kept = |keys: [&str; 2]| at(base, keys).is_some() && at(base, keys) == at(table, keys) && !set(keys);
-    DECIDING.iter().filter(|(keys, _)| kept(*keys)).map(|(_, name)| *name).collect()
+    let is_default =
+        |keys: [&str; 2]| at(base, keys).is_some() && at(base, keys) == at(table, keys) && !set(keys);
+    DECIDING.iter().filter(|(keys, _)| is_default(*keys)).map(|(_, name)| *name).collect()
 }

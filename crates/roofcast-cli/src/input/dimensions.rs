@@ -25,9 +25,9 @@ impl Dimension {
     /// dotted path or its flag's name, and must not be `given` as a flag, too.
     pub(crate) fn read(text: &str, own: &[&str], given: &[&[Setting]]) -> Result<Dimension, Error> {
         let bad = || {
-            let own = own.iter().map(|key| format!("{key}, ")).collect::<String>();
+            let own_keys = own.iter().map(|key| format!("{key}, ")).collect::<String>();
             let accepted = format!(
-                "{own}a flag's name (tp, weights, max-num-seqs, …) or a dotted key of the spec, then = and 1..32, 1..32:4, \
+                "{own_keys}a flag's name (tp, weights, max-num-seqs, …) or a dotted key of the spec, then = and 1..32, 1..32:4, \
                  1..32:x2 or a list as 0.5,1,2"
             );
             let shown: String = text.chars().take(80).collect();
@@ -42,8 +42,8 @@ impl Dimension {
         }
         let path = settings::path(name).ok_or_else(bad)?;
         if let Some(flag) = given.iter().copied().flatten().find(|s| s.path == path) {
-            let found = format!("{name} together with {}", flag.name());
-            return Err(Error::field("arguments", "--sweep", found, "one of the two"));
+            let conflict = format!("{name} together with {}", flag.name());
+            return Err(Error::field("arguments", "--sweep", conflict, "one of the two"));
         }
         let values = values_of(&path, values).map_err(|why| refused(text, &why))?;
         Ok(Dimension { path, values })
@@ -63,8 +63,9 @@ pub(crate) fn check(dimensions: &[Dimension]) -> Result<(), Error> {
     }
     let all = dimensions.iter().fold(1_usize, |n, d| n.saturating_mul(d.values.len()));
     if all > MOST {
-        let (found, accepted) = (format!("{all} runs"), format!("at most {MOST} in all"));
-        return Err(Error::field("arguments", "--sweep", found, accepted));
+        let run_count = format!("{all} runs");
+        let accepted = format!("at most {MOST} in all");
+        return Err(Error::field("arguments", "--sweep", run_count, accepted));
     }
     Ok(())
 }
@@ -149,16 +150,23 @@ mod tests {
 
     #[test]
     fn the_last_dimension_is_the_fastest_and_the_last_of_numbers_the_axis() {
-        let of = |path: &str, values: &[Value]| Dimension { path: path.to_owned(), values: values.to_vec() };
-        let two = [of("tp", &[1.into(), 2.into()]), of("precision.weights", &["fp8".into(), "bf16".into()])];
+        let dimension =
+            |path: &str, values: &[Value]| Dimension { path: path.to_owned(), values: values.to_vec() };
+        let two = [
+            dimension("tp", &[1.into(), 2.into()]),
+            dimension("precision.weights", &["fp8".into(), "bf16".into()]),
+        ];
         let all: Vec<String> =
             product(&two).iter().map(|v| v.iter().map(word).collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(all, ["1 fp8", "1 bf16", "2 fp8", "2 bf16"]);
         assert_eq!((axis(&two), beside(&two, &[1.into(), "fp8".into()], 0)), (0, "weights fp8".to_owned()));
         assert!(check(&two).is_ok() && check(&[two[0].clone(), two[0].clone()]).is_err());
-        let many = of("rate", &vec![1.into(); 400]);
+        let many = dimension("rate", &vec![1.into(); 400]);
         assert!(
-            check(&[many.clone(), of("tp", &many.values)]).unwrap_err().to_string().contains("160000 runs")
+            check(&[many.clone(), dimension("tp", &many.values)])
+                .unwrap_err()
+                .to_string()
+                .contains("160000 runs")
         );
     }
 }

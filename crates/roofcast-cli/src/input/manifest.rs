@@ -47,18 +47,18 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Deployed> {
     let accepted = "YAML or JSON of a cluster: a Deployment, as Kubernetes has it";
     let parsed = serde_saphyr::from_multiple::<Value>(text).map_err(|error| {
         let line = error.location().map_or_else(String::new, |at| format!(":{}", at.line()));
-        let told = error.without_snippet().to_string();
-        let first = told.lines().next().unwrap_or_default();
+        let message = error.without_snippet().to_string();
+        let first = message.lines().next().unwrap_or_default();
         Error::Parse { place: format!("{place}{line}"), message: format!("{first}; accepted: {accepted}") }
     })?;
-    let mut found = Vec::new();
+    let mut deployments = Vec::new();
     let around = Around::default();
-    parsed.iter().for_each(|document| visit(document, &around, &mut found));
-    found.dedup_by(|a, b| a.command == b.command);
+    parsed.iter().for_each(|document| visit(document, &around, &mut deployments));
+    deployments.dedup_by(|a, b| a.command == b.command);
     let accepted =
         "one engine, as a container whose command is vllm serve … or python -m sglang.launch_server …";
-    match found.len() {
-        1 => Ok(found.remove(0)),
+    match deployments.len() {
+        1 => Ok(deployments.remove(0)),
         0 => Err(Error::field(place, "the manifest", "no engine that is known here", accepted).into()),
         n => Err(Error::field(place, "the manifest", format!("{n} engines that differ"), accepted).into()),
     }
@@ -137,7 +137,7 @@ fn started(container: &Map<String, Value>, around: &Around) -> Option<String> {
         return Some(std::iter::once("vllm serve".to_owned()).chain(all).collect::<Vec<_>>().join(" "));
     }
     // In a compose file `command` corresponds to `args` of Kubernetes.
-    let own = command.first().is_none_or(|word| word.starts_with('-'));
+    let is_arguments_alone = command.first().is_none_or(|word| word.starts_with('-'));
     let all: Vec<String> =
         command.into_iter().chain(arguments).map(|w| filled(w, container, around)).collect();
     let shell =
@@ -150,7 +150,9 @@ fn started(container: &Map<String, Value>, around: &Around) -> Option<String> {
     };
     let (engine, rest) = match ENGINES.iter().find(begins) {
         Some((words, engine)) => (*engine, &all[words.len()..]),
-        None if own && name.starts_with("vllm-openai") && !all.is_empty() => ("vllm serve", &all[..]),
+        None if is_arguments_alone && name.starts_with("vllm-openai") && !all.is_empty() => {
+            ("vllm serve", &all[..])
+        }
         None => return None,
     };
     let rest = rest.iter().map(|word| quoted(word));
@@ -173,9 +175,9 @@ fn filled(word: String, container: &Map<String, Value>, around: &Around) -> Stri
     let listed = container.get("env").and_then(Value::as_array).into_iter().flatten();
     let pair =
         |one: &Value| Some((one.get("name")?.as_str()?.to_owned(), one.get("value")?.as_str()?.to_owned()));
-    let own = listed.filter_map(pair);
+    let listed_pairs = listed.filter_map(pair);
     let size = around.size.map(|n| ("LWS_GROUP_SIZE".to_owned(), n.to_string()));
-    own.chain(size).fold(word, |word, (name, value)| {
+    listed_pairs.chain(size).fold(word, |word, (name, value)| {
         word.replace(&format!("$({name})"), &value).replace(&format!("${{{name}}}"), &value)
     })
 }
@@ -189,8 +191,8 @@ fn of_script(script: &str) -> Option<String> {
         ENGINES.iter().find_map(|engine| Some((at(engine)?, engine))).map(|(at, (words, engine))| {
             // The command ends at a redirection of its output.
             let arguments = line[at + words.join(" ").len()..].split_whitespace();
-            let own = arguments.take_while(|word| !word.contains(['<', '>']));
-            std::iter::once(*engine).chain(own).collect::<Vec<_>>().join(" ")
+            let own_arguments = arguments.take_while(|word| !word.contains(['<', '>']));
+            std::iter::once(*engine).chain(own_arguments).collect::<Vec<_>>().join(" ")
         })
     })
 }
@@ -223,9 +225,9 @@ mod tests {
         let container = |lines: &str| of(&format!("{POD}{lines}")).unwrap();
         let serve = "vllm serve m --tensor-parallel-size 2";
         let words = "          command: [vllm, serve, m]\n          args: [--tensor-parallel-size, \"2\"]\n";
-        let found = container(words);
-        assert_eq!((found.command.as_str(), found.replicas), (serve, Some(3)));
-        assert_eq!(found.accelerator.as_deref(), Some("NVIDIA-H100-80GB-HBM3"));
+        let deployed = container(words);
+        assert_eq!((deployed.command.as_str(), deployed.replicas), (serve, Some(3)));
+        assert_eq!(deployed.accelerator.as_deref(), Some("NVIDIA-H100-80GB-HBM3"));
         let image = "          args:\n            - --model=m\n            - --tensor-parallel-size\n            - 2\n";
         assert_eq!(container(image).command, "vllm serve --model=m --tensor-parallel-size 2");
         let shell = "          env: [{name: TP, value: \"2\"}]\n          command: [/bin/sh, -c]\n          args:\n            \
@@ -244,9 +246,9 @@ mod tests {
             "kind: LeaderWorkerSet\nspec:\n  replicas: 2\n  leaderWorkerTemplate:\n    size: 4\n    leaderTemplate: \
              {first}\n    workerTemplate: {others}\n"
         );
-        let found = of(&group).unwrap();
+        let deployed = of(&group).unwrap();
         let command = "vllm serve m --nnodes 4 --node-rank 0";
-        assert_eq!((found.command.as_str(), found.replicas), (command, Some(2)));
+        assert_eq!((deployed.command.as_str(), deployed.replicas), (command, Some(2)));
         let two = "a: {command: [vllm, serve, m]}\n---\nb: {command: [vllm, serve, n]}\n";
         assert!(of(two).unwrap_err().to_string().contains("2 engines that differ"));
         assert!(of("kind: Service\n").unwrap_err().to_string().contains("no engine"));

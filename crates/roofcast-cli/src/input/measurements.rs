@@ -24,11 +24,11 @@ pub(crate) struct Points {
 impl Points {
     /// Sentences on how the files were read, each with its file.
     pub(crate) fn notes(&self) -> Vec<String> {
-        let of = |row: &Measurement| {
+        let notes_of = |row: &Measurement| {
             let id = row.id.clone();
             row.notes.clone().into_iter().map(move |note| format!("{id}: {note}"))
         };
-        self.rows.iter().flat_map(of).collect()
+        self.rows.iter().flat_map(notes_of).collect()
     }
 }
 
@@ -92,7 +92,8 @@ fn each_of_file(
         let runs = results::read(&place, text, &subject(runs, catalog)?, catalog)?;
         runs.into_iter().map(|run| Ok(run.row?)).collect()
     } else if extension == Some("jsonl") {
-        let (subject, load) = (subject(runs, catalog)?, load(&place, runs)?);
+        let subject = subject(runs, catalog)?;
+        let load = load(&place, runs)?;
         vec![Ok(of_records(&place, text, &subject, load)?)]
     } else {
         table(path, text, catalog)?
@@ -127,7 +128,8 @@ fn subject(runs: &RunsArgs, catalog: &mut Cow<'static, Catalog>) -> Result<Subje
         Some(name) => local(name, Path::new(""), catalog),
         None => Ok(String::new()),
     };
-    let (model, hardware) = (named(&runs.model)?, named(&runs.hardware)?);
+    let model = named(&runs.model)?;
+    let hardware = named(&runs.hardware)?;
     if !model.is_empty() {
         catalog.model(&model)?;
     }

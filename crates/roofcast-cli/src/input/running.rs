@@ -25,10 +25,10 @@ pub(super) fn running(args: &SourceArgs) -> Result<Option<Command>> {
         false => filled(path, "YAML or JSON of a cluster")?,
     };
     let deployed = manifest::read(path, &text)?;
-    let mut told = command("--from-manifest", &deployed.command)?;
-    told.settings.extend(deployed.replicas.map(|n| Setting::new("parallelism.replicas", n)));
-    told.settings.extend(deployed.accelerator.map(|name| Setting::new("hardware.accelerator", name)));
-    Ok(Some(told))
+    let mut running = command("--from-manifest", &deployed.command)?;
+    running.settings.extend(deployed.replicas.map(|n| Setting::new("parallelism.replicas", n)));
+    running.settings.extend(deployed.accelerator.map(|name| Setting::new("hardware.accelerator", name)));
+    Ok(Some(running))
 }
 
 /// Reads the engine's command line in `text`, given by `flag`; engine flags that a forecast does not use are reported
@@ -40,12 +40,12 @@ pub(super) fn command(flag: &str, text: &str) -> Result<Command> {
         flags => format!("roofcast: {flag}: {what}: {}\n", flags.join(", ")),
     };
     let notes = command.notes.iter().map(|note| format!("roofcast: {flag}: {note}\n"));
-    let said = list("not modelled", &command.unmodelled)
+    let remarks = list("not modelled", &command.unmodelled)
         + &list("of no effect on a forecast", &command.ignored)
         + &notes.collect::<String>();
-    if !host::noted(&said) {
+    if !host::noted(&remarks) {
         // If stderr is closed, only these notes are lost.
-        drop(std::io::stderr().write_all(said.as_bytes()));
+        drop(std::io::stderr().write_all(remarks.as_bytes()));
     }
     Ok(command)
 }

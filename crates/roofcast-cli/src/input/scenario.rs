@@ -123,11 +123,11 @@ impl Source {
             Err(_) => return Err(Spec::parse(&place, &text).map_or_else(Into::into, |_| unreadable(&place))),
         };
         let lent = if given { lend(&mut table, base.1) } else { Vec::new() };
-        let told = running(args)?;
-        let runs = told.as_ref().map(|told| if told.fits { Bound::Memory } else { Bound::Model });
-        let longest = told.as_ref().and_then(|told| told.longest.clone());
-        let data_parallel = told.as_ref().is_some_and(|told| told.data_parallel);
-        let mut all = told.map(|told| told.settings).unwrap_or_default();
+        let server = running(args)?;
+        let runs = server.as_ref().map(|server| if server.fits { Bound::Memory } else { Bound::Model });
+        let longest = server.as_ref().and_then(|server| server.longest.clone());
+        let data_parallel = server.as_ref().is_some_and(|server| server.data_parallel);
+        let mut all = server.map(|server| server.settings).unwrap_or_default();
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
         let (file, catalog) = (file.map(Path::to_owned), catalog(&args.catalog)?);
@@ -155,7 +155,8 @@ impl Source {
     /// A source from a spec that came over the network, which may not name files.
     pub(crate) fn received(table: Table, catalog: Cow<'static, Catalog>, models: Vec<Arc<Model>>) -> Source {
         let (place, text) = ("the request".to_owned(), String::new());
-        let (settings, reach) = (Vec::new(), Reach::Given(models));
+        let settings = Vec::new();
+        let reach = Reach::Given(models);
         let (by_default, lent, file, longest, runs) = (false, Vec::new(), None, None, None);
         Source { place, by_default, lent, file, text, table, settings, catalog, reach, longest, runs }
     }
@@ -226,8 +227,9 @@ impl Source {
     /// Attributes an error to the file's line, or to the flag of the setting that caused it.
     fn explained(&self, error: Error, settings: &[Setting]) -> Error {
         let of_file = Spec::parse(&self.place, &self.text).err();
-        let said = |error: &Error| error.to_string().split_once("`").map(|(_, rest)| rest.to_owned());
-        if let Some(first) = of_file.filter(|first| settings.is_empty() || said(first) == said(&error)) {
+        let rest_of = |error: &Error| error.to_string().split_once("`").map(|(_, rest)| rest.to_owned());
+        if let Some(first) = of_file.filter(|first| settings.is_empty() || rest_of(first) == rest_of(&error))
+        {
             return first;
         }
         match error {
@@ -236,8 +238,8 @@ impl Source {
                     return lacking;
                 }
                 for setting in settings {
-                    let own = format!("`{}`", setting.path);
-                    message = message.replace(&own, &format!("`{}`", setting.name()));
+                    let quoted = format!("`{}`", setting.path);
+                    message = message.replace(&quoted, &format!("`{}`", setting.name()));
                 }
                 Error::Parse { place, message }
             }
@@ -310,9 +312,9 @@ impl Scenario {
         let path = model.path.as_ref().map(|path| path.display().to_string());
         let files = matches!(self.reach, Reach::Files);
         if let Some(path) = path.as_ref().filter(|path| !files || !Path::new(path).exists()) {
-            let found = format!("{path:?}, where nothing is");
+            let missing_path = format!("{path:?}, where nothing is");
             let accepted = "a config.json or its folder, a .gguf or .safetensors";
-            return Err(Error::field(&self.place, "model.path", found, accepted).into());
+            return Err(Error::field(&self.place, "model.path", missing_path, accepted).into());
         }
         let named = path.or_else(|| model.name.clone());
         Ok(named.ok_or_else(|| self.absent("--model", "model.name", accepted))?)
@@ -328,11 +330,11 @@ impl Scenario {
     /// Refuses a command with sequences beyond the model's maximum, if the engine itself refuses it.
     fn reaches(&self, model: &Model) -> Result<()> {
         let Some(longest) = &self.longest else { return Ok(()) };
-        let most = model.max_context.filter(|most| longest.tokens > *most);
-        match most.filter(|_| self.spec.engine.max_model_len == Some(longest.tokens)) {
-            Some(most) => {
+        let limit = model.max_context.filter(|most| longest.tokens > *most);
+        match limit.filter(|_| self.spec.engine.max_model_len == Some(longest.tokens)) {
+            Some(limit) => {
                 let accepted =
-                    format!("at most the {most} tokens of {}: the engine refuses more", model.name);
+                    format!("at most the {limit} tokens of {}: the engine refuses more", model.name);
                 Err(Error::field(command::PLACE, &longest.flag, longest.tokens, accepted).into())
             }
             None => Ok(()),

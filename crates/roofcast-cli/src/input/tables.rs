@@ -156,7 +156,8 @@ mod parquet {
         none: impl Fn() -> V,
     ) -> Result<Vec<V>> {
         let rows = usize::try_from(group.metadata().num_rows())?;
-        let (mut values, mut levels) = (Vec::new(), Vec::new());
+        let mut values = Vec::new();
+        let mut levels = Vec::new();
         let mut read = 0;
         while read < rows {
             let (records, _, _) = reader.read_records(rows - read, Some(&mut levels), None, &mut values)?;

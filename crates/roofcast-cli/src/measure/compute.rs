@@ -59,7 +59,9 @@ macro_rules! product {
      $splat:expr, $ones:expr, $zero:expr, $step:expr, $total:expr) => {
         $(#[$feature])?
         pub(super) fn $name() -> Turn {
-            let (splat, step, total) = ($splat, $step, $total);
+            let splat = $splat;
+            let step = $step;
+            let total = $total;
             let mut panel = [splat(0_u8); STEPS];
             for (vector, value) in panel.iter_mut().zip([0_u8, 1, 2, 3].into_iter().cycle()) {
                 *vector = splat(value);

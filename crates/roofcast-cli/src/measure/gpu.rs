@@ -61,7 +61,8 @@ const TOOLS: [Tool; 2] = [
 
 /// The cards that the tools list, and a note for each tool that failed. A missing tool is not an error.
 pub(crate) fn find(catalog: &Catalog) -> (Vec<Gpu>, Vec<String>) {
-    let (mut gpus, mut notes) = (vec![], vec![]);
+    let mut gpus = vec![];
+    let mut notes = vec![];
     for tool in &TOOLS {
         match output(tool).and_then(|text| text.map_or(Ok(vec![]), |text| (tool.parse)(&text, catalog))) {
             Ok(found) => gpus.extend(found),
@@ -101,8 +102,8 @@ fn output(tool: &Tool) -> Result<Option<String>> {
     child.stdout.take().context("no output")?.read_to_end(&mut text)?;
     let text = String::from_utf8_lossy(&text).into_owned();
     if !status.success() {
-        let said: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
-        bail!("{status}: {said}");
+        let complaint: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
+        bail!("{status}: {complaint}");
     }
     Ok(Some(text))
 }
@@ -140,7 +141,8 @@ fn rocm(text: &str, catalog: &Catalog) -> Result<Vec<Gpu>> {
     let header = reader.headers()?.clone();
     let column = |name: &str| header.iter().position(|h| h.eq_ignore_ascii_case(name));
     let series = column("Card series").or(column("Device Name")).context("no column `Card series`")?;
-    let (total, power) = (column("VRAM Total Memory (B)"), column("Max Graphics Package Power (W)"));
+    let total = column("VRAM Total Memory (B)");
+    let power = column("Max Graphics Package Power (W)");
     let mut gpus = vec![];
     for row in reader.records() {
         let row = row?;
@@ -213,7 +215,7 @@ mod tests {
     #[test]
     fn nvidia_cards_are_read() {
         let text = "NVIDIA H100 80GB HBM3, 81559, 5, 16, 700.00\nNVIDIA GB10, [N/A], [N/A], [N/A], [N/A]\n";
-        let found = nvidia(text, catalog()).unwrap();
+        let cards = nvidia(text, catalog()).unwrap();
         let h100 = Gpu {
             tool: "nvidia-smi",
             name: "NVIDIA H100 80GB HBM3".into(),
@@ -224,9 +226,9 @@ mod tests {
             pcie_lanes: Some(16),
             power_limit_w: Some(700.0),
         };
-        assert_eq!(found[0], h100);
+        assert_eq!(cards[0], h100);
         assert_eq!(
-            (found[1].catalog.as_deref(), found[1].memory_bytes, found[1].power_limit_w),
+            (cards[1].catalog.as_deref(), cards[1].memory_bytes, cards[1].power_limit_w),
             (Some("gb10"), None, None)
         );
     }
@@ -276,8 +278,8 @@ mod tests {
             ("NVIDIA GeForce RTX 3090", 49140, "rtx-3090"),
             ("NVIDIA A10", 24564, "a10"),
         ] {
-            let found = entry(name, Some(Bytes(mebibytes << 20)), catalog());
-            assert_eq!(found.as_deref(), Some(id), "{name} {mebibytes}");
+            let card = entry(name, Some(Bytes(mebibytes << 20)), catalog());
+            assert_eq!(card.as_deref(), Some(id), "{name} {mebibytes}");
         }
     }
 
@@ -288,12 +290,12 @@ mod tests {
             card0,750.0,206141652992,299892736,AMD Instinct MI300X OAM,0x74a1,\"Advanced Micro Devices, Inc. [AMD/ATI]\"\n\
             \n\
             card1,N/A,N/A,N/A,0x738c,0x0c34,\"Advanced Micro Devices, Inc. [AMD/ATI]\"\n";
-        let found = rocm(text, catalog()).unwrap();
-        assert_eq!(found.len(), 2);
-        assert_eq!((found[0].catalog.as_deref(), found[0].power_limit_w), (Some("mi300x"), Some(750.0)));
-        assert_eq!(found[0].memory_bytes, Some(Bytes(206_141_652_992)));
+        let cards = rocm(text, catalog()).unwrap();
+        assert_eq!(cards.len(), 2);
+        assert_eq!((cards[0].catalog.as_deref(), cards[0].power_limit_w), (Some("mi300x"), Some(750.0)));
+        assert_eq!(cards[0].memory_bytes, Some(Bytes(206_141_652_992)));
         assert_eq!(
-            (found[1].name.as_str(), found[1].memory_bytes, found[1].catalog.as_deref()),
+            (cards[1].name.as_str(), cards[1].memory_bytes, cards[1].catalog.as_deref()),
             ("0x738c", None, None)
         );
         // The header of an older version, whose column names have another case.

@@ -209,8 +209,8 @@ mod tests {
             }
         }
         fs::create_dir_all(root.path().join("cpufreq")).unwrap();
-        let found = caches(root.path());
-        assert_eq!((found.len(), last_level(&found)), (6, Bytes(64 << 20)));
+        let all_caches = caches(root.path());
+        assert_eq!((all_caches.len(), last_level(&all_caches)), (6, Bytes(64 << 20)));
         assert_eq!(last_level(&BTreeSet::new()), Bytes::ZERO);
     }
 }

@@ -129,8 +129,9 @@ fn reader(part: &[u8]) -> impl FnMut() -> Result<u64> + Send {
     move || {
         let (index, block) = blocks.next().context("a part without a block")?;
         let words = (BLOCK / WORD) as u64;
-        let (found, right) = (sum(block), expected(index * words, words));
-        ensure!(found == right, "memory was read wrong: the sum is {found}, not {right}");
+        let total = sum(block);
+        let right = expected(index * words, words);
+        ensure!(total == right, "memory was read wrong: the sum is {total}, not {right}");
         Ok(BLOCK as u64)
     }
 }

@@ -78,9 +78,9 @@ impl Reader<'_> {
 
     /// The objects that `object` contains at any depth, in the order of the keys that first lead to them.
     pub(super) fn parts(self, object: &Object) -> Vec<Object> {
-        let mut found: Vec<Object> = Vec::new();
-        self.collect(object, &mut found);
-        found
+        let mut objects: Vec<Object> = Vec::new();
+        self.collect(object, &mut objects);
+        objects
     }
 
     fn collect(self, object: &Object, found: &mut Vec<Object>) {

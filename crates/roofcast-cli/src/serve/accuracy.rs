@@ -72,19 +72,19 @@ impl Accuracy {
             rows.extend(measurement::read(name, text)?);
         }
         rows.truncate(MOST_ROWS);
-        let mut found: Vec<RowForecast> = Vec::new();
+        let mut forecasts: Vec<RowForecast> = Vec::new();
         for piece in rows.chunks(PIECE) {
-            if !work.at(found.len() as u64, rows.len() as u64) {
+            if !work.at(forecasts.len() as u64, rows.len() as u64) {
                 break;
             }
-            found.extend(points(piece, catalog, calibration));
+            forecasts.extend(points(piece, catalog, calibration));
         }
-        let report = report(&found);
+        let report = report(&forecasts);
         let answer = Answer {
             bands: bands(calibration),
             machines: machines(catalog, calibration)?,
             tables: self.tables.iter().map(|(name, _)| name.as_str()).collect(),
-            measured: (!self.tables.is_empty()).then(|| View::of(&report, &found)),
+            measured: (!self.tables.is_empty()).then(|| View::of(&report, &forecasts)),
         };
         Ok(serde_json::to_string(&answer)?)
     }
@@ -110,7 +110,8 @@ pub(super) fn machines(catalog: &Catalog, calibration: &Calibration) -> Result<V
         };
         let engines: Vec<Measured> = ENGINES.iter().filter_map(known).collect();
         if engines.iter().any(|known| known.evidence >= Evidence::Accelerator) {
-            let (accelerator, architecture) = (listed.line.id.clone(), listed.line.family.clone());
+            let accelerator = listed.line.id.clone();
+            let architecture = listed.line.family.clone();
             all.push(Machine { accelerator, architecture, engines });
         }
     }

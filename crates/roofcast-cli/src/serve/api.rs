@@ -88,54 +88,62 @@ impl Api {
 
     /// The machine's limits, and memory capacity.
     pub(super) fn limits(&self, body: &[u8]) -> Result<String> {
-        let asked: LimitsAsked = question::read(body)?;
-        let scenario = self.scenario(asked.spec)?;
+        let request: LimitsAsked = question::read(body)?;
+        let scenario = self.scenario(request.spec)?;
         let mut deployment = scenario.deployment()?;
-        question::counts(&[("batch", asked.batch), ("context", asked.context), ("prefill", asked.prefill)])?;
-        let context = crate::input::context(asked.context, &mut deployment);
+        question::counts(&[
+            ("batch", request.batch),
+            ("context", request.context),
+            ("prefill", request.prefill),
+        ])?;
+        let context = crate::input::context(request.context, &mut deployment);
         let question = LimitsQuestion {
-            batch: asked.batch.unwrap_or(1),
+            batch: request.batch.unwrap_or(1),
             context,
-            prefill: asked.prefill.unwrap_or(context),
+            prefill: request.prefill.unwrap_or(context),
             utilization: Utilization::FULL,
         };
         let forecaster = Forecaster::embedded(deployment)?;
-        let found = roofcast::limits::limits(&forecaster, &question);
+        let answer = roofcast::limits::limits(&forecaster, &question);
         let capacity = limits::view::capacity_of(&forecaster.deployment, &question);
-        let view = limits::view::View::of(&forecaster.deployment, &question, &found, &capacity);
+        let view = limits::view::View::of(&forecaster.deployment, &question, &answer, &capacity);
         Ok(serde_json::to_string(&view)?)
     }
 
     /// Memory, the requests that fit, and the engine's verdict at start-up.
     pub(super) fn capacity(&self, body: &[u8]) -> Result<String> {
-        let asked: CapacityAsked = question::read(body)?;
-        let mut deployment = self.scenario(asked.spec)?.deployment()?;
-        let percent = ("oversubscription_percent", asked.oversubscription_percent);
+        let request: CapacityAsked = question::read(body)?;
+        let mut deployment = self.scenario(request.spec)?.deployment()?;
+        let percent = ("oversubscription_percent", request.oversubscription_percent);
         question::counts(&[
-            ("batch", asked.batch),
-            ("context", asked.context),
-            ("users", asked.users),
+            ("batch", request.batch),
+            ("context", request.context),
+            ("users", request.users),
             percent,
         ])?;
         memory::host_tier(&deployment, 0)?;
         let question = CapacityQuestion {
-            context: crate::input::context(asked.context, &mut deployment),
-            batch: asked.batch.unwrap_or(1),
-            oversubscription_percent: asked.oversubscription_percent.unwrap_or(100),
-            users: asked.users,
+            context: crate::input::context(request.context, &mut deployment),
+            batch: request.batch.unwrap_or(1),
+            oversubscription_percent: request.oversubscription_percent.unwrap_or(100),
+            users: request.users,
         };
-        let found = roofcast::capacity::capacity(&deployment, &question);
-        Ok(serde_json::to_string(&capacity::view::View::of(&deployment, &question, &found))?)
+        let answer = roofcast::capacity::capacity(&deployment, &question);
+        Ok(serde_json::to_string(&capacity::view::View::of(&deployment, &question, &answer))?)
     }
 
     /// A sweep of one key over steps, streamed as deployments are compiled.
     pub(super) fn limits_sweep(&self, body: &[u8]) -> Result<Lines> {
-        let asked: LimitsSweepAsked = question::read(body)?;
-        question::counts(&[("batch", asked.batch), ("context", asked.context), ("prefill", asked.prefill)])?;
-        let source = self.source(asked.spec);
-        let step = StepArgs::of(asked.batch, asked.context, asked.prefill);
+        let request: LimitsSweepAsked = question::read(body)?;
+        question::counts(&[
+            ("batch", request.batch),
+            ("context", request.context),
+            ("prefill", request.prefill),
+        ])?;
+        let source = self.source(request.spec);
+        let step = StepArgs::of(request.batch, request.context, request.prefill);
         Ok(self.desk.start(move |work| {
-            let sweep = [asked.sweep];
+            let sweep = [request.sweep];
             let question = limits::sweep::Question { sweep: &sweep, step: &step, given: &[] };
             let swept = limits::sweep::Swept::of(&question, &source, &|done, all| work.at(done, all))?;
             Ok(serde_json::to_string(&swept.view())?)
@@ -144,27 +152,28 @@ impl Api {
 
     /// A sweep of one key over simulations, streamed as runs end.
     pub(super) fn simulate_sweep(&self, body: &[u8]) -> Result<Lines> {
-        let asked: SimulateSweepAsked = question::read(body)?;
-        let source = self.source(asked.spec);
+        let request: SimulateSweepAsked = question::read(body)?;
+        let source = self.source(request.spec);
         Ok(self.desk.start(move |work| {
-            let most = AtomicU64::new(0);
+            let largest = AtomicU64::new(0);
             let goes_on = |requests| {
-                most.fetch_max(requests, Ordering::Relaxed).max(requests) <= MOST_REQUESTS && work.goes_on()
+                largest.fetch_max(requests, Ordering::Relaxed).max(requests) <= MOST_REQUESTS
+                    && work.goes_on()
             };
-            let told = |done, all| {
+            let report = |done, all| {
                 work.at(done, all);
             };
-            let space = simulate::sweep::Space::received(source, &asked.sweep)?;
-            let swept = simulate::sweep::Swept::of(space, &told, &goes_on)?;
-            question::requests(most.into_inner())?;
+            let space = simulate::sweep::Space::received(source, &request.sweep)?;
+            let swept = simulate::sweep::Swept::of(space, &report, &goes_on)?;
+            question::requests(largest.into_inner())?;
             Ok(serde_json::to_string(&swept.view())?)
         }))
     }
 
     /// A simulation, streamed as it progresses.
     pub(super) fn simulate(&self, body: &[u8]) -> Result<Lines> {
-        let asked: SimulateAsked = question::read(body)?;
-        let scenario = self.scenario(asked.spec)?;
+        let request: SimulateAsked = question::read(body)?;
+        let scenario = self.scenario(request.spec)?;
         Ok(self.desk.start(move |work| {
             let trace = Some(simulate::view::EVENTS);
             let (forecaster, run) = run(&scenario, work, RunOptions { series: true, trace, ..LEAPING })?;
@@ -175,8 +184,8 @@ impl Api {
 
     /// A simulation as a trace that Perfetto opens, in a JSON string; streamed.
     pub(super) fn trace(&self, body: &[u8]) -> Result<Lines> {
-        let asked: SimulateAsked = question::read(body)?;
-        let scenario = self.scenario(asked.spec)?;
+        let request: SimulateAsked = question::read(body)?;
+        let scenario = self.scenario(request.spec)?;
         Ok(self.desk.start(move |work| {
             let (_, run) = run(&scenario, work, RunOptions { trace: Some(TRACED), ..LEAPING })?;
             let lines: Vec<String> = chrome::lines(run.traces, run.kv_cache.blocks).collect();
@@ -187,33 +196,33 @@ impl Api {
     /// A plan, streamed as the search progresses.
     pub(super) fn plan(&self, body: &[u8]) -> Result<Lines> {
         self.searched(body, |scenario, model, question| {
-            let found = roofcast::plan::plan(&scenario.spec, model, &scenario.catalog, question);
-            let found = found.map_err(|e| scenario.told(e))?;
-            Ok(serde_json::to_string(&plan::view::View::of(scenario, model, &found))?)
+            let planned = roofcast::plan::plan(&scenario.spec, model, &scenario.catalog, question);
+            let answer = planned.map_err(|e| scenario.told(e))?;
+            Ok(serde_json::to_string(&plan::view::View::of(scenario, model, &answer))?)
         })
     }
 
     /// Curves of throughput against interactivity, streamed as simulations end.
     pub(super) fn curves(&self, body: &[u8]) -> Result<Lines> {
         self.searched(body, |scenario, model, question| {
-            let found = roofcast::plan::curves(&scenario.spec, model, &scenario.catalog, question);
-            let found = found.map_err(|e| scenario.told(e))?;
-            Ok(serde_json::to_string(&plan::curves::View::of(scenario, model, &found))?)
+            let planned = roofcast::plan::curves(&scenario.spec, model, &scenario.catalog, question);
+            let answer = planned.map_err(|e| scenario.told(e))?;
+            Ok(serde_json::to_string(&plan::curves::View::of(scenario, model, &answer))?)
         })
     }
 
     /// Starts a search; `told` writes its answer as JSON.
     fn searched(&self, body: &[u8], told: Told) -> Result<Lines> {
-        let asked: PlanAsked = question::read(body)?;
-        let scenario = self.scenario(asked.spec)?;
+        let request: PlanAsked = question::read(body)?;
+        let scenario = self.scenario(request.spec)?;
         question::bounded(scenario.spec.workload.as_ref())?;
         question::searched(&scenario.spec)?;
         Ok(self.desk.start(move |work| {
             let model = scenario.model()?;
-            let one = |trial: &Trial| trial.run_while(&mut |_, _| work.goes_on());
+            let run_of = |trial: &Trial| trial.run_while(&mut |_, _| work.goes_on());
             let question = roofcast::plan::PlanQuestion {
-                why: asked.why.as_deref(),
-                runner: &|trials| trials.par_iter().map(one).collect(),
+                why: request.why.as_deref(),
+                runner: &|trials| trials.par_iter().map(run_of).collect(),
                 progress: &|simulated, _| {
                     work.at(simulated, 0);
                 },
@@ -226,21 +235,26 @@ impl Api {
 
     /// Comparison of a benchmark client's results with forecast and limit, streamed.
     pub(super) fn measure(&self, body: &[u8]) -> Result<Lines> {
-        let asked: MeasureAsked = question::read(body)?;
-        let (catalog, models) = (self.catalog.clone(), self.models.all());
-        Ok(self.desk.start(move |_| Ok(serde_json::to_string(&measure::found(&asked, &catalog, &models)?)?)))
+        let request: MeasureAsked = question::read(body)?;
+        let catalog = self.catalog.clone();
+        let models = self.models.all();
+        Ok(self
+            .desk
+            .start(move |_| Ok(serde_json::to_string(&measure::found(&request, &catalog, &models)?)?)))
     }
 
     /// Comparison of the measured points that the server was started with and their forecasts, streamed.
     pub(super) fn accuracy(&self) -> Lines {
-        let (accuracy, catalog) = (self.accuracy.clone(), self.catalog.clone());
+        let accuracy = self.accuracy.clone();
+        let catalog = self.catalog.clone();
         self.desk.start(move |work| accuracy.answer(&catalog, work))
     }
 
     /// Comparison of measured points that were dropped on the page and their forecasts, streamed.
     pub(super) fn dropped_accuracy(&self, body: &[u8]) -> Result<Lines> {
-        let asked: AccuracyAsked = question::read(body)?;
-        let (accuracy, catalog) = (Accuracy::new(vec![(asked.name, asked.text)]), self.catalog.clone());
+        let request: AccuracyAsked = question::read(body)?;
+        let accuracy = Accuracy::new(vec![(request.name, request.text)]);
+        let catalog = self.catalog.clone();
         Ok(self.desk.start(move |work| accuracy.answer(&catalog, work)))
     }
 
@@ -287,12 +301,12 @@ fn run(scenario: &Scenario, work: &Work, options: RunOptions) -> Result<(Forecas
 impl<'a> Listing<'a> {
     pub(super) fn of(catalog: &'a Catalog) -> Result<Listing<'a>> {
         let lines = || catalog.listing().map(|all| all.into_iter().map(|listed| listed.line));
-        let of = |kind: EntryKind| Ok::<_, Error>(lines()?.filter(|line| line.kind == kind).collect());
+        let lines_of = |kind: EntryKind| Ok::<_, Error>(lines()?.filter(|line| line.kind == kind).collect());
         let traffic = |w: &&'a roofcast::preset::Preset| Traffic { id: &w.id, about: &w.about, rate: w.rate };
         Ok(Listing {
             version: env!("CARGO_PKG_VERSION"),
-            models: of(EntryKind::Model)?,
-            accelerators: of(EntryKind::Accelerator)?,
+            models: lines_of(EntryKind::Model)?,
+            accelerators: lines_of(EntryKind::Accelerator)?,
             workloads: catalog.workloads()?.iter().map(traffic).collect(),
         })
     }

@@ -69,8 +69,8 @@ pub(super) fn found(asked: &MeasureAsked, catalog: &Catalog, models: &[Arc<Model
         return Err(Error::field(super::question::PLACE, "model", &asked.model, accepted).into());
     }
     let subject = subject(asked, catalog)?;
-    let found = results::read(&asked.name, &asked.text, &subject, catalog)?;
-    let runs = found.into_iter().take(MOST_RUNS).map(|point| {
+    let rows = results::read(&asked.name, &asked.text, &subject, catalog)?;
+    let runs = rows.into_iter().take(MOST_RUNS).map(|point| {
         let mut row = point.row?;
         row.load(|path| {
             let accepted = "traffic that is described: no file of this machine is read";
@@ -109,15 +109,16 @@ fn subject(asked: &MeasureAsked, catalog: &Catalog) -> Result<Subject> {
 fn run(source: &'static str, row: &Measurement, catalog: &Catalog) -> Result<Run> {
     let deployment = Resolver::new(catalog).deployment(row)?;
     let mean = |lengths: Option<Lengths>| lengths.map(Lengths::mean);
-    let (input, output) = (mean(row.input), mean(row.output));
+    let input = mean(row.input);
+    let output = mean(row.output);
     // On average half of the answer is already in the context.
     let context = (input.unwrap_or(1.0) + output.unwrap_or(0.0) / 2.0).round().max(1.0);
     let batch = Batch::decode(row.concurrency.unwrap_or(1).max(1), context as u64);
     let decode = cost::limit(&deployment, &batch, Utilization::FULL);
     let share = row.measured.tpot_ms.map(|tpot| decode.limit_with_communication.ms() / tpot);
     let rows = std::slice::from_ref(row);
-    let found = points(rows, catalog, Calibration::embedded()?);
-    let point = found.first().ok_or_else(|| Error::field("the request", "runs", 0, "one or more"))?;
+    let forecasts = points(rows, catalog, Calibration::embedded()?);
+    let point = forecasts.first().ok_or_else(|| Error::field("the request", "runs", 0, "one or more"))?;
     Ok(Run {
         source,
         kind: row.kind.name(),

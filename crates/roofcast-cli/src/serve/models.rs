@@ -76,11 +76,11 @@ impl Models {
             formats: model.weight_formats().join("+"),
             notes: model.assumptions.clone(),
         };
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|other| other.name != model.name);
-        kept.push_back(Arc::new(model));
-        if kept.len() > KEPT {
-            kept.pop_front();
+        let mut models = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        models.retain(|other| other.name != model.name);
+        models.push_back(Arc::new(model));
+        if models.len() > KEPT {
+            models.pop_front();
         }
         known
     }

@@ -151,11 +151,11 @@ pub(super) fn requests(asked: u64) -> Result<()> {
 
 /// Refuses a search without bounds, or with too many accelerators.
 pub(super) fn searched(spec: &roofcast::Spec) -> Result<()> {
-    let most = spec.search.as_ref().and_then(|search| search.max_accelerators);
-    match most.filter(|most| *most > MOST_ACCELERATORS) {
-        Some(most) => {
+    let limit = spec.search.as_ref().and_then(|search| search.max_accelerators);
+    match limit.filter(|limit| *limit > MOST_ACCELERATORS) {
+        Some(limit) => {
             let accepted = format!("at most {MOST_ACCELERATORS}");
-            Err(Error::field(PLACE, "search.max_accelerators", most, accepted).into())
+            Err(Error::field(PLACE, "search.max_accelerators", limit, accepted).into())
         }
         None => Ok(()),
     }
@@ -167,10 +167,10 @@ mod tests {
 
     #[test]
     fn flags_are_fields_of_the_request() {
-        let of = |field: &str| told(&Error::field("arguments", field, "0", "1 to 8").into());
-        assert_eq!(of("--sweep"), "the request: `sweep` is 0; accepted: 1 to 8");
-        assert_eq!(of("--weights"), "the request: `precision.weights` is 0; accepted: 1 to 8");
-        assert_eq!(of("why"), "the request: `why` is 0; accepted: 1 to 8");
+        let told_of = |field: &str| told(&Error::field("arguments", field, "0", "1 to 8").into());
+        assert_eq!(told_of("--sweep"), "the request: `sweep` is 0; accepted: 1 to 8");
+        assert_eq!(told_of("--weights"), "the request: `precision.weights` is 0; accepted: 1 to 8");
+        assert_eq!(told_of("why"), "the request: `why` is 0; accepted: 1 to 8");
         let other = Error::field("s.toml", "model.name", "missing", "one");
         assert_eq!(told(&other.into()), "s.toml: `model.name` is missing; accepted: one");
     }

@@ -107,9 +107,9 @@ impl Service {
         if parts.method != Method::POST {
             return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "accepted: POST".to_owned()));
         }
-        let told =
+        let content_type =
             parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if told.split(';').next().map(str::trim) != Some(kind) {
+        if content_type.split(';').next().map(str::trim) != Some(kind) {
             return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("accepted: {kind}")));
         }
         let body = http::body(&parts.headers, body, most).await.map_err(|unread| match unread {

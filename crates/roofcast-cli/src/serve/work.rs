@@ -132,7 +132,8 @@ mod tests {
     #[tokio::test]
     async fn work_ends_when_nobody_listens() {
         let desk = Desk::new();
-        let (given_up, _kept) = (desk.start(endless), desk.start(endless));
+        let given_up = desk.start(endless);
+        let _kept = desk.start(endless);
         let mut third = desk.start(|_| Ok("3".to_owned()));
         assert!(third.0.try_recv().is_err(), "more than {AT_ONCE} at once");
         drop(given_up);

@@ -29,8 +29,8 @@ impl Form {
             #[cfg(feature = "parquet")]
             Some("parquet") => Ok(Form::Parquet),
             _ => {
-                let found = format!("{:?}", path.display().to_string());
-                Err(Error::field("arguments", "--records", found, ACCEPTED))
+                let shown_path = format!("{:?}", path.display().to_string());
+                Err(Error::field("arguments", "--records", shown_path, ACCEPTED))
             }
         }
     }

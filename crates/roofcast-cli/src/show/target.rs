@@ -51,9 +51,9 @@ impl Target {
         };
         let ending = path.extension().and_then(OsStr::to_str).unwrap_or_default().to_lowercase();
         if matches!(flag, "--svg" | "--curves") && PICTURES.contains(&ending.as_str()) {
-            let found = format!("{:?}", path.display().to_string());
+            let shown_path = format!("{:?}", path.display().to_string());
             let accepted = "a file that ends with .svg (rsvg-convert makes other formats of it)";
-            return Err(Error::field("arguments", flag, found, accepted).into());
+            return Err(Error::field("arguments", flag, shown_path, accepted).into());
         }
         let way = way(path).map_err(refused)?;
         Ok(Target { given: path.to_owned(), way })
@@ -95,12 +95,12 @@ impl Target {
 
 /// The way to write `path`, or a description of the thing there that cannot be written.
 fn way(path: &Path) -> Result<Way, String> {
-    let found = match path.metadata() {
+    let metadata = match path.metadata() {
         Ok(found) => Some(found),
         Err(e) if e.kind() == ErrorKind::NotFound => None,
         Err(e) => return Err(e.to_string()),
     };
-    match &found {
+    match &metadata {
         Some(m) if m.is_dir() => return Err("a folder".to_owned()),
         Some(m) if rights::is_socket(m) => return Err("a socket".to_owned()),
         Some(m) if !m.is_file() => {

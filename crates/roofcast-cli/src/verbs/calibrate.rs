@@ -109,7 +109,7 @@ fn shown(args: &CalibrateArgs, answer: &Answer) -> anyhow::Result<()> {
 
 /// Errors by metric.
 fn errors(residuals: &[Residual]) -> BTreeMap<&'static str, Errors> {
-    let of = |metric: usize| {
+    let errors_of = |metric: usize| {
         let mut signed: Vec<f64> =
             residuals.iter().filter(|r| r.metric == metric).map(|r| r.log.exp() - 1.0).collect();
         let mut absolute: Vec<f64> = signed.iter().map(|e| e.abs()).collect();
@@ -117,10 +117,11 @@ fn errors(residuals: &[Residual]) -> BTreeMap<&'static str, Errors> {
         absolute.sort_by(f64::total_cmp);
         let n = signed.len();
         let at = |all: &[f64], share: f64| all.get((share * n as f64) as usize).copied();
-        let (bias, median_ape) = (at(&signed, 0.5)?, at(&absolute, 0.5)?);
+        let bias = at(&signed, 0.5)?;
+        let median_ape = at(&absolute, 0.5)?;
         Some((Metrics::NAMES[metric], Errors { n, bias, median_ape, p90_ape: at(&absolute, 0.9)? }))
     };
-    (0..Metrics::NAMES.len()).filter_map(of).collect()
+    (0..Metrics::NAMES.len()).filter_map(errors_of).collect()
 }
 
 const HEADER: [&str; 7] = ["engine", "number", "us", "prior", "least", "most", "rows"];

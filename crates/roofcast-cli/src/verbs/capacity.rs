@@ -140,13 +140,14 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let start = scenario.start(&deployment);
-    let asked = args.context.or(start.as_ref().map(|start| start.max_model_len));
+    let length = args.context.or(start.as_ref().map(|start| start.max_model_len));
     memory::host_tier(&deployment, 0)?;
-    let question = question_of(args, asked, &mut deployment);
+    let question = question_of(args, length, &mut deployment);
     let context = question.context;
-    let found = capacity(&deployment, &question);
+    let capacity_found = capacity(&deployment, &question);
     let log = args.measured_log.as_deref().map(logged).transpose()?;
-    let measured = log.map(|log| Measured::of(&log, &found, &Memory::of(&deployment).start(context)));
+    let measured =
+        log.map(|log| Measured::of(&log, &capacity_found, &Memory::of(&deployment).start(context)));
     let files = if args.explain { checkpoint::asked(&scenario.model_name()?)?.map(Files::of) } else { None };
     if args.output.json {
         let answer = Answer {
@@ -155,14 +156,14 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
             measured,
             tensors: args.explain.then(|| explain(&deployment)),
             checkpoint: files,
-            ..Answer::of(&deployment, &question, &found)
+            ..Answer::of(&deployment, &question, &capacity_found)
         };
         show::json(SCHEMA, &answer)?;
     } else if args.output.csv && args.explain {
         show::csv(&TENSORS, &explain(&deployment).iter().map(csv_row).collect::<Vec<_>>())?;
     } else if args.output.csv {
         let (header, values): (Vec<_>, Vec<_>) =
-            facts(&found).into_iter().map(|(name, value)| (name, value.to_string())).unzip();
+            facts(&capacity_found).into_iter().map(|(name, value)| (name, value.to_string())).unzip();
         show::csv(&header, &[values])?;
     } else {
         let tensors = if args.explain { tensors(&deployment) } else { String::new() };
@@ -170,10 +171,12 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         let title = About::of(&deployment).title();
         let started = start.as_ref().map_or(String::new(), |start| told(&deployment, start));
         let measured = measured.as_ref().map_or(String::new(), Measured::people);
-        show::text(&(title + &people(&deployment, &question, &found) + &started + &measured + &tensors))?;
+        show::text(
+            &(title + &people(&deployment, &question, &capacity_found) + &started + &measured + &tensors),
+        )?;
     }
     let starts = start.is_none_or(|start| start.refusal.is_none());
-    Ok(if found.fits && starts { ExitCode::SUCCESS } else { exit::infeasible() })
+    Ok(if capacity_found.fits && starts { ExitCode::SUCCESS } else { exit::infeasible() })
 }
 
 /// The question that the flags ask, for sequences of `context` tokens.
@@ -189,8 +192,9 @@ fn question_of(args: &CapacityArgs, context: Option<u64>, deployment: &mut Deplo
 /// Reads a start-up log that reports memory.
 fn logged(path: &Path) -> anyhow::Result<Logged> {
     let accepted = "a log with lines as \"Model loading took … GiB\" or \"GPU KV cache size: … tokens\"";
-    let found = Logged::read(&input::text(path)?);
-    found.ok_or_else(|| Error::field(path.display(), "the log", "without figures of memory", accepted).into())
+    let logged = Logged::read(&input::text(path)?);
+    logged
+        .ok_or_else(|| Error::field(path.display(), "the log", "without figures of memory", accepted).into())
 }
 
 /// The memory terms in an engine's log, compared with the forecast.
@@ -341,8 +345,8 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
         ));
     }
     let topologies = [("smallest topology", &c.smallest_topology), ("fits in stages", &c.in_stages)];
-    let found = topologies.into_iter().filter_map(|(name, found)| Some((name, topology(found.as_ref()?))));
-    pairs.extend(found);
+    let fitting = topologies.into_iter().filter_map(|(name, found)| Some((name, topology(found.as_ref()?))));
+    pairs.extend(fitting);
     table::pairs(&pairs) + &memory(deployment, c)
 }
 
@@ -381,7 +385,7 @@ fn topology(s: &SmallestTopology) -> String {
 }
 
 fn memory(deployment: &Deployment, c: &Capacity) -> String {
-    let of = if deployment.ideal {
+    let rule = if deployment.ideal {
         "nominal"
     } else if roofcast::memory::shares_what_is_free(deployment) {
         "free memory × fraction"
@@ -390,7 +394,7 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
     };
     let pooled = c.ranks.iter().any(|rank| rank.state_bytes > Bytes::ZERO);
     let adapted = c.ranks.iter().any(|rank| rank.adapter_bytes.is_some());
-    let mut header = vec!["memory per accelerator", of, "weights"];
+    let mut header = vec!["memory per accelerator", rule, "weights"];
     header.extend(adapted.then_some("adapters"));
     header.extend(["activations", "runtime"]);
     header.extend(pooled.then_some("states"));

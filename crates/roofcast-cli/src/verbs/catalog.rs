@@ -156,8 +156,9 @@ fn accelerators(chips: &[&EntryLine]) -> String {
 
 fn models_table(models: &[&EntryLine]) -> String {
     let row = |line: &&EntryLine| {
-        let of = |n: Option<u64>| n.map_or("–".into(), count);
-        let (total, active) = (of(line.parameters), of(line.active));
+        let shown_count = |n: Option<u64>| n.map_or("–".into(), count);
+        let total = shown_count(line.parameters);
+        let active = shown_count(line.active);
         vec![line.id.clone(), line.family.clone(), line.formats.clone(), total, active, line.size().gib()]
     };
     let header = ["model", "family", "weights", "parameters", "active", "size"];

@@ -45,7 +45,9 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let typed = scenario.model_name()?;
     let forecaster = Forecaster::embedded(deployment)?;
     simulates(&forecaster, &scenario.place, &scenario.spec.fleet)?;
-    let (routed, place, spec) = (scenario.is_routed(), scenario.place, scenario.spec);
+    let routed = scenario.is_routed();
+    let place = scenario.place;
+    let spec = scenario.spec;
     let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
     let lengths = spec.workload.map(lengths).transpose()?;
     let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
@@ -108,10 +110,10 @@ fn scenario(args: &EmulateArgs) -> Result<(Scenario, Dialect)> {
 
 /// Refuses features that SGLang's scheduler does not have, if the deployment uses that scheduler.
 fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Result<()> {
-    let asked =
+    let vllm_only =
         [("--kv-events-config", args.kv_events_config.is_some()), ("fleet.prefill", fleet.prefill.is_some())];
     let sglang = deployment.engine.scheduler == SchedulerKind::Sglang;
-    match asked.into_iter().find(|(_, given)| *given && sglang) {
+    match vllm_only.into_iter().find(|(_, given)| *given && sglang) {
         None => Ok(()),
         Some((name, _)) => {
             let accepted = "the same with --scheduler vllm, which serves it behind the same API";
@@ -166,10 +168,10 @@ fn latencies(args: &EmulateArgs) -> Option<Latencies> {
 /// The names by which clients may call the model: as in vLLM, the name given, and also the model's own name if it
 /// differs.
 fn names(args: &EmulateArgs, typed: String, deployment: &Deployment) -> Vec<String> {
-    let own = &deployment.model.name;
+    let model_name = &deployment.model.name;
     match args.served_model_name.as_slice() {
-        [] if typed == *own => vec![typed],
-        [] => vec![typed, own.clone()],
+        [] if typed == *model_name => vec![typed],
+        [] => vec![typed, model_name.clone()],
         names => names.to_vec(),
     }
 }
@@ -205,12 +207,12 @@ fn settings(
     let modules = args.lora_modules.iter().map(module).collect::<Result<Vec<_>, _>>()?;
     let served = deployment.engine.lora.is_some();
     if let (false, Some((name, path))) = (served, modules.first()) {
-        let found = format!("{name}={path}");
-        return Err(Error::field("arguments", "--lora-modules", found, "it with --enable-lora").into());
+        let adapter = format!("{name}={path}");
+        return Err(Error::field("arguments", "--lora-modules", adapter, "it with --enable-lora").into());
     }
     let way = |link| TransferPath::new(deployment, deployment, link, "arguments");
-    let asked = deployment.engine.vllm().copied().unwrap_or_default();
-    let queue = [asked.max_num_queued_reqs, asked.max_num_queued_tokens];
+    let vllm = deployment.engine.vllm().copied().unwrap_or_default();
+    let queue = [vllm.max_num_queued_reqs, vllm.max_num_queued_tokens];
     Ok(Settings {
         dialect,
         names,

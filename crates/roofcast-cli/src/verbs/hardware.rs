@@ -136,19 +136,19 @@ pub(crate) fn run(args: &MeasureArgs) -> Result<ExitCode> {
 /// The target of `--output`, whose name must end in `.toml` because `--hardware` accepts only such names.
 fn file(path: &Path) -> Result<Target> {
     if path.extension().is_none_or(|e| e != "toml") {
-        let found = format!("{:?}", path.display().to_string());
-        return Err(Error::field("arguments", "--output", found, "a file that ends in .toml").into());
+        let shown_path = format!("{:?}", path.display().to_string());
+        return Err(Error::field("arguments", "--output", shown_path, "a file that ends in .toml").into());
     }
     Target::of("--output", path)
 }
 
 fn pace(quick: bool) -> Pace {
-    let of = |warm_up, span, repeats| Pace {
+    let pace_of = |warm_up, span, repeats| Pace {
         warm_up: Duration::from_millis(warm_up),
         span: Duration::from_millis(span),
         repeats,
     };
-    if quick { of(5, 20, 3) } else { of(50, 200, 5) }
+    if quick { pace_of(5, 20, 3) } else { pace_of(50, 200, 5) }
 }
 
 fn memory_rates(size: Bytes, counts: &[usize], pace: Pace, progress: &Progress) -> Result<Vec<MemoryRate>> {
@@ -182,7 +182,8 @@ fn compute_rates(
     pace: Pace,
     progress: &Progress,
 ) -> Result<(Vec<ComputeRate>, Vec<&'static str>)> {
-    let (mut rates, mut without) = (vec![], vec![]);
+    let mut rates = vec![];
+    let mut without = vec![];
     for kernel in compute::KERNELS {
         let dtype = kernel.name;
         for &threads in counts {
@@ -265,8 +266,8 @@ fn accelerator(
 fn interference(answer: &Answer) -> Option<String> {
     let memory = answer.memory.iter().map(|r| r.bytes_per_s.waited_share);
     let waited = memory.chain(answer.compute.iter().map(|r| r.operations_per_s.waited_share)).flatten();
-    let most = waited.max_by(f64::total_cmp).filter(|w| *w > MOST_WAIT)?;
-    let share = show::number::percent(most);
+    let longest_wait = waited.max_by(f64::total_cmp).filter(|w| *w > MOST_WAIT)?;
+    let share = show::number::percent(longest_wait);
     Some(format!(
         "other work held the processors up to {share} of the time. That time does not count, but caches and memory were \
          shared: rates may be too low; measure while idle"

@@ -22,8 +22,8 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     if file.symlink_metadata().is_ok() {
-        let found = format!("{:?}, which is there already", file.display().to_string());
-        return Err(Error::field("arguments", "SPEC.toml", found, "the name of a new file").into());
+        let shown_path = format!("{:?}, which is there already", file.display().to_string());
+        return Err(Error::field("arguments", "SPEC.toml", shown_path, "the name of a new file").into());
     }
     Target::of("SPEC.toml", file)?.text(&out)?;
     Ok(ExitCode::SUCCESS)

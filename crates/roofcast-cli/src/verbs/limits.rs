@@ -85,22 +85,22 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     }
     let forecaster = Forecaster::embedded(deployment)?;
     let deployment = &forecaster.deployment;
-    let found = limits(&forecaster, &question);
+    let answer = limits(&forecaster, &question);
     let size = args.image.as_deref().map(images::size).transpose()?;
     let image = size.map(|size| roofcast::limits::image(&forecaster, size)).transpose()?;
     if let Some(picture) = &picture {
-        picture.text(&report::roofline::svg(deployment, &question, &found))?;
+        picture.text(&report::roofline::svg(deployment, &question, &answer))?;
     }
     if let Some(page) = &page {
         page.write(
             "limits",
-            &View::of(deployment, &question, &found, &view::capacity_of(deployment, &question)),
+            &View::of(deployment, &question, &answer, &view::capacity_of(deployment, &question)),
         )?;
     }
     if args.output.json {
-        show::json(SCHEMA, &Answer { image, ..Answer::of(deployment, &question, &found) })?;
+        show::json(SCHEMA, &Answer { image, ..Answer::of(deployment, &question, &answer) })?;
     } else if args.output.csv {
-        let phases = [("decode", &found.decode), ("prefill", &found.prefill)];
+        let phases = [("decode", &answer.decode), ("prefill", &answer.prefill)];
         let rows: Vec<_> = phases
             .iter()
             .flat_map(|(phase, cost)| cost.operators.iter().map(|o| csv_row(phase, o)))
@@ -125,7 +125,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         )?;
     } else {
         let image = image.as_ref().map_or(String::new(), images::people);
-        show::text(&(About::of(deployment).title() + &people(deployment, &question, &found) + &image))?;
+        show::text(&(About::of(deployment).title() + &people(deployment, &question, &answer) + &image))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -166,18 +166,18 @@ fn compare(
     question: &LimitsQuestion,
     comparison: Comparison,
 ) -> anyhow::Result<ExitCode> {
-    let found = alternatives(deployment, comparison, question);
+    let compared = alternatives(deployment, comparison, question);
     let about = About::of(deployment);
     let LimitsQuestion { batch, context, prefill: prompt, .. } = *question;
     if args.output.json {
-        let answer = Compared { about, comparison, batch, context, prompt, alternatives: &found };
+        let answer = Compared { about, comparison, batch, context, prompt, alternatives: &compared };
         show::json("roofcast/limits-compare/1", &answer)?;
     } else if args.output.csv {
         let row = |a: &Alternative| {
             let times = [a.decode, a.attention, a.prefill].map(|t| t.ms().to_string());
             std::iter::once(a.name.clone()).chain(times).collect()
         };
-        let rows: Vec<Vec<String>> = found.iter().map(row).collect();
+        let rows: Vec<Vec<String>> = compared.iter().map(row).collect();
         show::csv(&["setting", "decode_ms", "attention_ms", "prefill_ms"], &rows)?;
     } else {
         let row = |a: &Alternative| vec![a.name.clone(), ms(a.decode), ms(a.attention), ms(a.prefill)];
@@ -188,7 +188,7 @@ fn compare(
             grouped(prompt)
         );
         let header = ["setting", "decode ms", "attention ms", "prefill ms"];
-        let rows: Vec<_> = found.iter().map(row).collect();
+        let rows: Vec<_> = compared.iter().map(row).collect();
         show::text(&(about.title() + &note + &table::table(&header, &rows, 1)))?;
     }
     Ok(ExitCode::SUCCESS)

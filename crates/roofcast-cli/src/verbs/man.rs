@@ -24,6 +24,6 @@ pub(crate) fn run(args: &ManArgs) -> anyhow::Result<ExitCode> {
 fn named(program: &Command, verb: &str) -> Result<Command, Error> {
     let verbs: Vec<&str> = program.get_subcommands().map(Command::get_name).collect();
     let unknown = || Error::field("arguments", "VERB", format!("{verb:?}"), verbs.join(", "));
-    let found = program.find_subcommand(verb).ok_or_else(unknown)?;
-    Ok(found.clone().name(format!("roofcast-{verb}")))
+    let subcommand = program.find_subcommand(verb).ok_or_else(unknown)?;
+    Ok(subcommand.clone().name(format!("roofcast-{verb}")))
 }

@@ -80,8 +80,10 @@ impl<'a> Answer<'a> {
     ) -> Answer<'a> {
         let spec = plan.best.as_ref().map(|best| scenario.deployed(&best.spec, &best.dropped));
         let bench = plan.best.as_ref().map(bench);
-        let (model, cost) = (&model.name, scenario.spec.engine.cost);
-        let (defaults, removed) = (scenario.defaults.as_slice(), Vec::new());
+        let model = &model.name;
+        let cost = scenario.spec.engine.cost;
+        let defaults = scenario.defaults.as_slice();
+        let removed = Vec::new();
         Answer { model, cost, plan, spec, bench, current, chose: true, defaults, removed }
     }
 }
@@ -102,11 +104,13 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         scenario.dump("plan SPEC.toml", None, &SECTIONS)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (spec, catalog, model) = (&scenario.spec, &*scenario.catalog, scenario.model()?);
+    let spec = &scenario.spec;
+    let catalog = &*scenario.catalog;
+    let model = scenario.model()?;
     let progress = Progress::open("simulations")?;
     let runner = |trials: &[Trial]| -> Vec<roofcast::Result<Simulation>> {
-        let one = |trial: &Trial| trial.run_while(&mut |_, _| progress.goes_on());
-        trials.par_iter().map(one).collect()
+        let run_of = |trial: &Trial| trial.run_while(&mut |_, _| progress.goes_on());
+        trials.par_iter().map(run_of).collect()
     };
     let current = row.map(|row| current(spec, &model, catalog, &row, &runner)).transpose();
     let current = current.map_err(|e| scenario.told(e))?;
@@ -121,21 +125,21 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         slower: current.as_ref().map_or(1.0, |current| current.slower),
     };
     if args.curve {
-        let found = roofcast::plan::curves(spec, &model, catalog, &question);
+        let drawn = roofcast::plan::curves(spec, &model, catalog, &question);
         drop(progress);
-        let found = found.map_err(|e| scenario.told(e))?;
-        return curves::write(args, (&scenario, &model, &found), (picture.as_ref(), page.as_ref()));
+        let answer = drawn.map_err(|e| scenario.told(e))?;
+        return curves::write(args, (&scenario, &model, &answer), (picture.as_ref(), page.as_ref()));
     }
-    let found = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(by_flag(e)))?;
+    let planned = plan(spec, &model, catalog, &question).map_err(|e| scenario.told(by_flag(e)))?;
     drop(progress);
     if let Some(picture) = &picture {
         let question = asked(spec.workload.as_ref(), &spec.slo);
-        picture.text(&tradeoff::svg(&model.name, &question, &found, &spec.slo))?;
+        picture.text(&tradeoff::svg(&model.name, &question, &planned, &spec.slo))?;
     }
     if let Some(page) = &page {
-        page.write("plan", &View::of(&scenario, &model, &found))?;
+        page.write("plan", &View::of(&scenario, &model, &planned))?;
     }
-    let mut answer = Answer::of(&scenario, &model, &found, current.as_ref());
+    let mut answer = Answer::of(&scenario, &model, &planned, current.as_ref());
     answer.chose = args.spec.is_some() || args.flags.get("search.accelerators").is_some();
     if let Some(folder) = &folder {
         answer.removed = files::write(folder, &answer)?;
@@ -143,11 +147,11 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     if args.output.json {
         show::json(SCHEMA, &answer)?;
     } else if args.output.csv {
-        show::csv(&table::CSV, &table::csv_rows(&found))?;
+        show::csv(&table::CSV, &table::csv_rows(&planned))?;
     } else {
         show::text(&text::people(spec, &model, catalog, (&answer, show::table::is_wide()))?)?;
     }
-    Ok(match (found.interrupted, found.confident) {
+    Ok(match (planned.interrupted, planned.confident) {
         (true, _) => exit::invalid(),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => exit::infeasible(),

@@ -119,7 +119,9 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
 /// Description of the deployment, with the accelerators of all pools.
 fn about<'a>(deployment: &'a Deployment, s: &Simulation) -> About<'a> {
     let about = About { count: s.fleet.accelerators, ..About::of(deployment) };
-    let (prompts, serving, beside) = (&s.fleet.prefill, &s.fleet.serving.accelerator, &s.fleet.beside);
+    let prompts = &s.fleet.prefill;
+    let serving = &s.fleet.serving.accelerator;
+    let beside = &s.fleet.beside;
     let other = prompts.as_ref().or(beside.as_ref()).map(|pool| &pool.accelerator);
     match other.filter(|other| *other != serving) {
         Some(other) => {

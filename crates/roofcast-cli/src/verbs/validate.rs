@@ -219,9 +219,9 @@ fn in_parallel<'a>(
     let progress = Progress::new("rows")?;
     progress.at(0, rows.len() as u64);
     let piece = |rows: &'a [Measurement]| {
-        let found = if progress.goes_on() { points(rows, catalog, calibration) } else { Vec::new() };
-        progress.more(found.len() as u64);
-        found
+        let forecasts = if progress.goes_on() { points(rows, catalog, calibration) } else { Vec::new() };
+        progress.more(forecasts.len() as u64);
+        forecasts
     };
     Ok(rows.par_chunks(PIECE).flat_map_iter(piece).collect())
 }

@@ -64,11 +64,11 @@ impl Chips {
         READ.get_or_init(|| {
             let ids = Profiles::embedded().map(|p| p.sections.iter().map(|s| s.chip.clone()).collect());
             let ids: std::collections::BTreeSet<String> = ids.unwrap_or_default();
-            let found = |id: String| {
+            let chip_of = |id: String| {
                 let chip = Catalog::embedded().ok()?.accelerator(&id).ok()?.clone();
                 Some((id, chip))
             };
-            Chips(ids.into_iter().filter_map(found).collect())
+            Chips(ids.into_iter().filter_map(chip_of).collect())
         })
     }
 
@@ -255,25 +255,25 @@ fn chosen<'a>(
     here: &[&'a Section],
 ) -> (Vec<&'a Section>, bool) {
     let engine = kernels.engine.name.as_str();
-    let own: Vec<&Section> = here.iter().copied().filter(|s| s.engine == engine).collect();
-    let asked: Vec<&Section> =
-        own.iter().copied().filter(|s| kernels.kernel == Some(s.kernel.as_str())).collect();
-    if !asked.is_empty() {
-        return (asked, true);
+    let of_engine: Vec<&Section> = here.iter().copied().filter(|s| s.engine == engine).collect();
+    let of_kernel: Vec<&Section> =
+        of_engine.iter().copied().filter(|s| kernels.kernel == Some(s.kernel.as_str())).collect();
+    if !of_kernel.is_empty() {
+        return (of_kernel, true);
     }
     let rule = rules().unwrap_or_default().iter().find(|rule| rule.holds(kernels, table, format));
     if rule.is_some_and(|rule| rule.kernel == ANY) {
-        return (here.to_vec(), !own.is_empty());
+        return (here.to_vec(), !of_engine.is_empty());
     }
     let named = |sections: &[&'a Section]| -> Vec<&'a Section> {
         sections.iter().copied().filter(|s| rule.is_some_and(|rule| rule.kernel == s.kernel)).collect()
     };
-    let by_rule = named(&own);
+    let by_rule = named(&of_engine);
     if !by_rule.is_empty() {
         return (by_rule, true);
     }
-    if !own.is_empty() {
-        return (own, true);
+    if !of_engine.is_empty() {
+        return (of_engine, true);
     }
     let by_rule = named(here);
     if !by_rule.is_empty() {
@@ -336,10 +336,10 @@ fn first<'a>(
 ) -> Option<MeasuredKernel<'a>> {
     let KernelTimes::Measured { profiles, .. } = times else { return None };
     let kernels = Asking { chip, engine, ep: 1, kernel: None };
-    let of = |table| {
+    let first_of = |table| {
         let timed =
             |part| candidates(&kernels, profiles, table, formats(&kernels, table, part)).into_iter().next();
         weights.split('+').find_map(timed)
     };
-    of(KernelTable::Gemm).or_else(|| of(KernelTable::Experts))
+    first_of(KernelTable::Gemm).or_else(|| first_of(KernelTable::Experts))
 }

@@ -55,8 +55,8 @@ impl Context {
     pub(crate) fn prompts(&self, form: &ContextForm, chunks: &[Sequences]) -> f64 {
         let first = self.prompts.at(1.0);
         let beyond = |c: &Sequences| {
-            let one = self.prompt(self.tokens(form, c)) - first;
-            one.max(0.0) * c.count as f64
+            let chunk_time = self.prompt(self.tokens(form, c)) - first;
+            chunk_time.max(0.0) * c.count as f64
         };
         let pieces = chunks.iter().filter(|c| c.is_prompt() && c.count > 0);
         let (any, seconds) = pieces.fold((false, 0.0), |(_, s), c| (true, s + beyond(c)));
@@ -128,14 +128,14 @@ impl ShapeQuery {
     fn distance(&self, shape: &[u32]) -> Option<f64> {
         /// Distance added to a kernel without a window where the wanted one has a window, in squared octaves.
         const NO_WINDOW: f64 = 100.0;
-        let one = |(i, weight): (usize, &f64)| match (self.axes[i] > 0.0, shape[i] > 0) {
+        let axis_distance = |(i, weight): (usize, &f64)| match (self.axes[i] > 0.0, shape[i] > 0) {
             // A windowed kernel does not read all keys that full attention needs.
             (false, true) => None,
             (true, false) => Some(NO_WINDOW),
             (false, false) => Some(0.0),
             (true, true) => Some(weight * apart(self.axes[i], shape[i].into())),
         };
-        self.weights.iter().enumerate().map(one).sum()
+        self.weights.iter().enumerate().map(axis_distance).sum()
     }
 }
 
@@ -204,22 +204,23 @@ impl Kernels<'_> {
         operator: &Operator,
         form: &ContextForm,
     ) -> Option<(MeasuredTimes, Basis)> {
-        let asked = ShapeQuery::of(form.shape)?;
+        let query = ShapeQuery::of(form.shape)?;
         let formats: &[&str] = if form.narrow { &["fp8", "bf16"] } else { &["bf16"] };
         let find = |table| {
             let all = candidates(&self.asking, profiles, table, formats);
-            let alike = all.iter().filter(|c| asked.kind.is_empty() || c.section.kernel.contains(asked.kind));
+            let alike = all.iter().filter(|c| query.kind.is_empty() || c.section.kernel.contains(query.kind));
             let near = alike.filter_map(|c| {
-                let (index, shape) = c.section.nearest(|shape| asked.distance(shape))?;
-                Some((asked.distance(&shape)?, Found::of(*c, index, &shape, &asked, self.chip)))
+                let (index, shape) = c.section.nearest(|shape| query.distance(shape))?;
+                Some((query.distance(&shape)?, Found::of(*c, index, &shape, &query, self.chip)))
             });
             near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, found)| found)
         };
-        let (decodes, prompts) = (find(asked.decode)?, find(asked.prefill)?);
-        let context = if asked.kind.is_empty() {
+        let decodes = find(query.decode)?;
+        let prompts = find(query.prefill)?;
+        let context = if query.kind.is_empty() {
             self.attention(operator, form, &decodes, &prompts)?
         } else {
-            self.recurrence(&asked, &decodes, &prompts)?
+            self.recurrence(&query, &decodes, &prompts)?
         };
         let basis = decodes.candidate.basis(decodes.exact);
         Some((MeasuredTimes::Context(context), basis))
@@ -237,13 +238,13 @@ impl Kernels<'_> {
             flops: w.flops + term.flops,
             bytes: w.bytes + term.kv_bytes,
         });
-        let least = (token.flops / operator.rate.0).max(token.bytes / self.chip.readable_bandwidth());
+        let token_limit = (token.flops / operator.rate.0).max(token.bytes / self.chip.readable_bandwidth());
         let longer = token.limit(self.chip) / decodes.token().limit(decodes.candidate.chip);
         let heads = (token.flops / decodes.token().flops.max(1.0)).max(f64::MIN_POSITIVE);
         let lines = decodes.candidate.section.lines(decodes.index)?;
         let [first, _] = lines.at(1.0);
         let start = |seconds: f64| factor * (first.min(seconds) + (seconds - first).max(0.0) * heads);
-        let lines = lines.map(start, |slope| (factor * slope * longer).max(least));
+        let lines = lines.map(start, |slope| (factor * slope * longer).max(token_limit));
         // Length of a whole prompt, in which latent attention expands keys and values.
         const WHOLE: u64 = 1 << 12;
         let pair = match form.shape {
@@ -255,13 +256,13 @@ impl Kernels<'_> {
         let work = |flops| Work { flops, bytes: 0.0 };
         let longer = work(pair).limit(self.chip) / work(prompts.pair()).limit(prompts.candidate.chip);
         let window = prompts.shape.get(3).copied().filter(|w| *w > 0.0);
-        let least = |tokens: f64| {
+        let limit_of = |tokens: f64| {
             let demand = form.sequence.demand(tokens as u64, tokens as u64);
             (demand.flops / operator.rate.0).max(demand.kv_bytes / self.chip.readable_bandwidth())
         };
         let curve = prompts.candidate.section.curve(prompts.index)?.map(|tokens, seconds| {
             let start = START.min(0.8 * seconds);
-            (factor * (start + (seconds - start) * longer)).max(least(tokens))
+            (factor * (start + (seconds - start) * longer)).max(limit_of(tokens))
         });
         Some(Context { decodes: Decodes::Attention(lines), prompts: curve, window, pair: Some(pair) })
     }
@@ -277,7 +278,8 @@ impl Kernels<'_> {
             });
             Some(scaled)
         };
-        let (decodes, prompts) = (Decodes::Recurrence(curve(decodes)?), curve(prompts)?);
+        let decodes = Decodes::Recurrence(curve(decodes)?);
+        let prompts = curve(prompts)?;
         Some(Context { decodes, prompts, window: None, pair: None })
     }
 }

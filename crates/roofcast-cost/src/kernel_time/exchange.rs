@@ -26,7 +26,8 @@ impl Kernels<'_> {
             false => KernelTable::SortedExperts,
         });
         let [decodes, prompts] = tables.map(|table| self.experts_of(profiles, operator, experts, table));
-        let ((decodes, basis), (prompts, _)) = (decodes?, prompts?);
+        let (decodes, basis) = decodes?;
+        let (prompts, _) = prompts?;
         Some((MeasuredTimes::Exchanged([decodes, prompts]), basis))
     }
 
@@ -39,20 +40,20 @@ impl Kernels<'_> {
         table: KernelTable,
     ) -> Option<(Curve, Basis)> {
         let weights = formats(&self.asking, KernelTable::Experts, self.format_of(operator));
-        let found = candidates(&self.asking, profiles, table, weights);
-        let candidate = found.iter().find(|c| Self::is_timed(operator, &c.section.format))?;
-        let asked = experts_shape(experts);
-        let distance = |s: &[u32]| Some((0..6).map(|i| apart(s[i].into(), asked[i])).sum::<f64>());
+        let timed = candidates(&self.asking, profiles, table, weights);
+        let candidate = timed.iter().find(|c| Self::is_timed(operator, &c.section.format))?;
+        let target = experts_shape(experts);
+        let distance = |s: &[u32]| Some((0..6).map(|i| apart(s[i].into(), target[i])).sum::<f64>());
         let (index, nearest) = candidate.section.nearest(distance)?;
         let gated = experts.elements_over_gated();
         let name = candidate.section.format.as_str();
         let of_shape = |index: usize, shape: &[u32]| {
             let shape: [f64; 6] = std::array::from_fn(|i| f64::from(shape[i]));
             let limits = |tokens: f64| {
-                let own = gated * experts_limit(self.chip, name, asked, tokens);
-                (own, experts_limit(candidate.chip, name, shape, tokens))
+                let own_limit = gated * experts_limit(self.chip, name, target, tokens);
+                (own_limit, experts_limit(candidate.chip, name, shape, tokens))
             };
-            let exact = shape == asked && candidate.chip.id == self.chip.id && gated > 0.99;
+            let exact = shape == target && candidate.chip.id == self.chip.id && gated > 0.99;
             Some(scaled(
                 &candidate.section.curve(index)?,
                 exact,
@@ -78,7 +79,7 @@ impl Kernels<'_> {
         };
         let curve =
             curve.map(|tokens, _| (curve.at(experts.busiest_tokens(tokens)) * factor).max(floor(tokens)));
-        Some((curve, candidate.basis(nearest.iter().zip(asked).all(|(a, b)| f64::from(*a) == b))))
+        Some((curve, candidate.basis(nearest.iter().zip(target).all(|(a, b)| f64::from(*a) == b))))
     }
 
     /// Curves of the seconds of dispatch, and of combination, of one layer over the tokens of a rank; `None` if no such
@@ -92,10 +93,10 @@ impl Kernels<'_> {
         let factor = self.coefficients.factor;
         let [dispatch, combine] = Direction::BOTH.map(|direction| {
             let curve = self.one_way(exchange, low_latency, direction)?;
-            let least = exchange.least(self.chip, low_latency, direction);
+            let wire_limit = exchange.least(self.chip, low_latency, direction);
             Some(curve.map(|rows, _| {
                 let busiest = rows * load.of_step(rows * exchange.top_k as f64);
-                (curve.at(busiest) * factor).max(least * busiest)
+                (curve.at(busiest) * factor).max(wire_limit * busiest)
             }))
         });
         Some([dispatch?, combine?])
@@ -107,14 +108,14 @@ impl Kernels<'_> {
             Direction::Combine => (KernelTable::Combine, "bf16"),
         };
         let kernel = if low_latency { "deepep-low-latency" } else { "deepep-normal" };
-        let found = candidates(&self.asking, self.profiles()?, table, &[format]);
-        let candidate = found.iter().find(|c| c.section.kernel == kernel)?;
+        let timed = candidates(&self.asking, self.profiles()?, table, &[format]);
+        let candidate = timed.iter().find(|c| c.section.kernel == kernel)?;
         let Exchange { ranks, hidden, top_k, experts } = *exchange;
-        let asked = [hidden, top_k, experts, ranks].map(|n| n as f64);
+        let target = [hidden, top_k, experts, ranks].map(|n| n as f64);
         // The number of ranks decides which links are used, so that it comes first.
         const WEIGHTS: [f64; 4] = [1.0, 1.0, 0.25, 4.0];
         let distance =
-            |s: &[u32]| Some((0..4).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>());
+            |s: &[u32]| Some((0..4).map(|i| WEIGHTS[i] * apart(s[i].into(), target[i])).sum::<f64>());
         let (index, shape) = candidate.section.nearest(distance)?;
         let [of_hidden, of_top_k, of_experts, of_ranks] = [0, 1, 2, 3].map(|i| u64::from(shape[i]));
         let measured = Exchange { ranks: of_ranks, hidden: of_hidden, top_k: of_top_k, experts: of_experts };

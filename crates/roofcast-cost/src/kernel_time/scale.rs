@@ -62,8 +62,9 @@ fn part(joined: &str, bits: f64) -> &str {
 /// in 32 bits counts in full, because kernels scale by the unhalved rate, though no time is below the limit of the
 /// actual rate.
 fn rate(chip: &Accelerator, dtype: Dtype) -> f64 {
-    let of = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
-    of(dtype).or(of(Dtype::Bf16)).or(of(Dtype::Fp16)).unwrap_or(f64::MIN_POSITIVE) * chip.held_back()
+    let rate_of = |dtype| chip.peak_flops.get(&dtype).map(|rate| rate.0);
+    rate_of(dtype).or(rate_of(Dtype::Bf16)).or(rate_of(Dtype::Fp16)).unwrap_or(f64::MIN_POSITIVE)
+        * chip.held_back()
 }
 
 /// Limit in seconds of `m` rows of an n × k GEMM in a table's format.
@@ -132,21 +133,21 @@ impl Kernels<'_> {
         if elements <= 0.0 || outputs <= 0.0 {
             return None;
         }
-        let asked = [outputs, elements / outputs];
+        let target = [outputs, elements / outputs];
         let curve = |kernel: &MeasuredKernel| {
             let name = kernel.section.format.as_str();
             if !Self::is_timed(operator, name) {
                 return None;
             }
-            let distance = |s: &[u32]| Some(apart(s[0].into(), asked[0]) + apart(s[1].into(), asked[1]));
+            let distance = |s: &[u32]| Some(apart(s[0].into(), target[0]) + apart(s[1].into(), target[1]));
             let (index, shape) = kernel.section.nearest(distance)?;
             let shape = [f64::from(shape[0]), f64::from(shape[1])];
             let limits =
-                |m: f64| (gemm_limit(self.chip, name, asked, m), gemm_limit(kernel.chip, name, shape, m));
-            let exact = shape == asked && kernel.chip.id == self.chip.id;
+                |m: f64| (gemm_limit(self.chip, name, target, m), gemm_limit(kernel.chip, name, shape, m));
+            let exact = shape == target && kernel.chip.id == self.chip.id;
             let curve = scaled(&kernel.section.curve(index)?, exact, self.start(kernel, GEMM_START), limits);
             let quantizing = self.quantizing(operator, kernel);
-            Some((curve.map(|_, seconds| seconds + quantizing), shape == asked))
+            Some((curve.map(|_, seconds| seconds + quantizing), shape == target))
         };
         let moves = |name: &str, m: f64| {
             let (bits, dtype) = format(name);
@@ -174,7 +175,7 @@ impl Kernels<'_> {
         operator: &Operator,
         experts: &RoutedExperts,
     ) -> Option<(MeasuredTimes, Basis)> {
-        let asked = experts_shape(experts);
+        let target = experts_shape(experts);
         // These kernels were timed with a skew, in place of which a stated imbalance counts.
         let skew = busiest(experts.count(), experts.ranks, SKEW);
         let skew = if experts.busiest.is_some() { skew } else { 1.0 };
@@ -189,20 +190,20 @@ impl Kernels<'_> {
             // The degrees of parallelism matter less than the dimensions of one expert.
             const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
             let distance =
-                |s: &[u32]| Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), asked[i])).sum::<f64>());
+                |s: &[u32]| Some((0..6).map(|i| WEIGHTS[i] * apart(s[i].into(), target[i])).sum::<f64>());
             let (index, shape) = kernel.section.nearest(distance)?;
             let shape: [f64; 6] = std::array::from_fn(|i| f64::from(shape[i]));
             let limits = |tokens: f64| {
-                let own = gated * experts_limit(self.chip, name, asked, tokens);
-                (own, matrices * experts_limit(kernel.chip, name, shape, tokens))
+                let own_limit = gated * experts_limit(self.chip, name, target, tokens);
+                (own_limit, matrices * experts_limit(kernel.chip, name, shape, tokens))
             };
-            let exact = shape == asked && kernel.chip.id == self.chip.id && gated > 0.99;
+            let exact = shape == target && kernel.chip.id == self.chip.id && gated > 0.99;
             let curve =
                 scaled(&kernel.section.curve(index)?, exact, self.start(kernel, EXPERTS_START), limits);
-            Some((curve.map(|tokens, _| curve.at(experts.busiest_tokens(tokens) / skew)), shape == asked))
+            Some((curve.map(|tokens, _| curve.at(experts.busiest_tokens(tokens) / skew)), shape == target))
         };
         let moves = |name: &str, tokens: f64| {
-            let (moving, computing) = experts_terms(self.chip, name, asked, tokens);
+            let (moving, computing) = experts_terms(self.chip, name, target, tokens);
             moving >= computing
         };
         let floor = |tokens: f64| {
@@ -237,16 +238,16 @@ impl Kernels<'_> {
     /// Curve of an all-reduce's seconds over bytes, if all-reduces over `ranks` ranks were timed on such links.
     pub(crate) fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
         let KernelTimes::Measured { profiles, .. } = &self.coefficients.kernels else { return None };
-        let own = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
-        let found = candidates(&self.asking, profiles, KernelTable::AllReduce, &["bf16"]);
+        let own_link = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
+        let timed = candidates(&self.asking, profiles, KernelTable::AllReduce, &["bf16"]);
         let captured = |c: &&MeasuredKernel| c.section.kernel != "eager";
-        found.iter().filter(captured).find_map(|candidate| {
+        timed.iter().filter(captured).find_map(|candidate| {
             let link = candidate.chip.link.as_ref()?;
-            let alike = link.topology.is_pcie() == own.topology.is_pcie()
-                && link.topology.is_through_host() == own.topology.is_through_host();
+            let alike = link.topology.is_pcie() == own_link.topology.is_pcie()
+                && link.topology.is_through_host() == own_link.topology.is_through_host();
             let (index, _) =
                 candidate.section.nearest(|s| (alike && u64::from(s[0]) == ranks).then_some(0.0))?;
-            let slower = link.bytes_per_s.0 / own.bytes_per_s.0;
+            let slower = link.bytes_per_s.0 / own_link.bytes_per_s.0;
             let start = candidate.section.curve(index)?.at(1.0);
             let curve = candidate.section.curve(index)?.map(|_, s| start + (s - start) * slower);
             let exact = candidate.chip.id == self.chip.id;

@@ -72,15 +72,15 @@ fn changes(comparison: Comparison) -> Vec<(String, Change)> {
             .into(),
         Comparison::Kernels => {
             let all = kernels().unwrap_or_default().iter();
-            let of = |name: &String| {
+            let kernel_change = |name: &String| {
                 let kernel = name.clone();
                 let change = move |e: &mut EngineSpec| e.quantization_kernel = Some(kernel.clone());
                 (name.clone(), Box::new(change) as Change)
             };
-            all.map(|k| of(&k.name)).collect()
+            all.map(|k| kernel_change(&k.name)).collect()
         }
         Comparison::Launches => {
-            let of = |name: &str, eager: bool, fused: bool| {
+            let graph_change = |name: &str, eager: bool, fused: bool| {
                 let change = move |e: &mut EngineSpec| {
                     // transformers captures no graphs; vLLM does.
                     if !eager {
@@ -91,21 +91,24 @@ fn changes(comparison: Comparison) -> Vec<(String, Change)> {
                 (name.to_owned(), Box::new(change) as Change)
             };
             vec![
-                of("graph, fused", false, true),
-                of("graph, separate", false, false),
-                of("eager, fused", true, true),
-                of("eager, separate", true, false),
+                graph_change("graph, fused", false, true),
+                graph_change("graph, separate", false, false),
+                graph_change("eager, fused", true, true),
+                graph_change("eager, separate", true, false),
             ]
         }
         Comparison::Layouts => {
-            let of = |layout: KvLayout, block: Option<u64>| {
+            let layout_change = |layout: KvLayout, block: Option<u64>| {
                 let size = block.map_or(String::new(), |block| format!(", block {block}"));
                 let change = move |e: &mut EngineSpec| (e.kv_layout, e.block_size) = (Some(layout), block);
                 (format!("{}{size}", layout.name()), Box::new(change) as Change)
             };
-            let mut all: Vec<_> = [32, 16, 8, 1].map(|block| of(KvLayout::Paged, Some(block))).into();
-            all.push(of(KvLayout::Flashinfer, Some(16)));
-            all.extend([KvLayout::Vattention, KvLayout::Contiguous].map(|layout| of(layout, None)));
+            let mut all: Vec<_> =
+                [32, 16, 8, 1].map(|block| layout_change(KvLayout::Paged, Some(block))).into();
+            all.push(layout_change(KvLayout::Flashinfer, Some(16)));
+            all.extend(
+                [KvLayout::Vattention, KvLayout::Contiguous].map(|layout| layout_change(layout, None)),
+            );
             all
         }
     }

@@ -36,10 +36,10 @@ pub fn host_tier(deployment: &Deployment, device_tokens: u64) -> Result<Option<H
     let Some(asked) = &deployment.engine.host_tier else { return Ok(None) };
     let key = asked.key();
     let token = token_bytes(deployment).ok_or_else(|| {
-        let found = format!("set with {}", deployment.model.name);
+        let given = format!("set with {}", deployment.model.name);
         let accepted =
             "a model whose layers all keep KV of the whole context: host pools of windows and states are not modelled";
-        Error::field("engine", key, found, accepted)
+        Error::field("engine", key, given, accepted)
     })?;
     let (tokens, storage) = match asked {
         HostTierSettings::HiCache(asked) => (hicache(deployment, asked, token.busiest, device_tokens)?, None),
@@ -122,19 +122,21 @@ fn token_bytes(deployment: &Deployment) -> Option<TokenBytes> {
     let stages = |tokens: u64| {
         (0..deployment.stages.len()).map(move |stage| sequence_bytes(deployment, stage, tokens).0)
     };
-    let (one, two) = (stages(LONG).max()?, stages(2 * LONG).max()?);
+    let single = stages(LONG).max()?;
+    let two = stages(2 * LONG).max()?;
     let each = |bytes: u64| bytes as f64 / LONG as f64;
     let all = stages(LONG).sum::<u64>() * deployment.parallelism.tp;
-    (two == 2 * one && one > 0).then(|| TokenBytes { busiest: each(one), all: each(all) })
+    (two == 2 * single && single > 0).then(|| TokenBytes { busiest: each(single), all: each(all) })
 }
 
 /// Copy rate between an accelerator and its host's memory in one direction while the other is idle, and the fraction
 /// of the rate that each direction reaches while both copy.
 fn rates(deployment: &Deployment) -> (ByteRate, f64) {
     let accelerator = &deployment.accelerator;
-    let own = accelerator.link.as_ref().filter(|link| link.topology.is_pcie()).map(|link| link.bytes_per_s);
+    let chip_link =
+        accelerator.link.as_ref().filter(|link| link.topology.is_pcie()).map(|link| link.bytes_per_s);
     let host = accelerator.host_link.as_ref();
-    let nominal = host.map(|link| link.bytes_per_s).or(own).unwrap_or(HOST_LINK);
+    let nominal = host.map(|link| link.bytes_per_s).or(chip_link).unwrap_or(HOST_LINK);
     let link = nominal.0 * LINK_SHARE;
     let memory =
         host.and_then(|link| link.memory_bytes_per_s).map_or(f64::INFINITY, |rate| rate.0 * MEMORY_SHARE);

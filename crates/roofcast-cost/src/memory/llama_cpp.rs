@@ -58,7 +58,8 @@ pub fn pool(deployment: &Deployment) -> Option<Pool> {
     let engine = &deployment.engine;
     let counted = engine.num_gpu_blocks.is_none() && engine.kv_cache_memory_bytes.is_none();
     (serves(deployment) && counted).then(|| {
-        let (slots, n_ctx) = (engine.slots, n_ctx(deployment));
+        let slots = engine.slots;
+        let n_ctx = n_ctx(deployment);
         let longest = [deployment.model.max_context, engine.max_model_len].into_iter().flatten().min();
         let slot_context = slots.slot_context(n_ctx).min(longest.unwrap_or(u64::MAX));
         Pool { cells: slots.cells(n_ctx), slot_context, unified: slots.unified }
@@ -123,12 +124,13 @@ fn largest(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
     if fits(most) {
         return most;
     }
-    let (mut least, mut above) = (0, most);
-    while above - least > 1 {
-        let middle = least + (above - least) / 2;
-        if fits(middle) { least = middle } else { above = middle }
+    let mut below = 0;
+    let mut above = most;
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if fits(middle) { below = middle } else { above = middle }
     }
-    least
+    below
 }
 
 /// Bytes of one device besides the caches of keys and values: weights, states, compute buffer, and the driver's.
@@ -162,7 +164,7 @@ fn kv_bytes(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) ->
             None => slots.cells(n_ctx),
         };
         let parts = parts(deployment, mixer);
-        let kept = match mixer {
+        let cells_bytes = match mixer {
             Mixer::Attention(a) | Mixer::Both(a, _) if a.shared_kv => return Bytes::ZERO,
             Mixer::Attention(a) if a.index.is_none() => {
                 let elements = u128::from(cells) * u128::from(a.kv_elements_per_token());
@@ -170,7 +172,7 @@ fn kv_bytes(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) ->
             }
             other => other.rank_bytes(deployment.kv, cells, parts),
         };
-        kept.saturating_sub(state(mixer, parts.state))
+        cells_bytes.saturating_sub(state(mixer, parts.state))
     };
     let blocks = deployment.stages[stage].blocks.iter();
     blocks.map(|(block, layers)| layer(&block.mixer) * *layers).fold(draft, |all, bytes| all + bytes)
@@ -179,9 +181,9 @@ fn kv_bytes(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) ->
 /// Bytes of the recurrent states of all slots on one device.
 fn states(deployment: &Deployment, stage: usize, slots: &Slots) -> Bytes {
     let blocks = deployment.stages[stage].blocks.iter();
-    let one =
+    let stage_states =
         blocks.map(|(block, layers)| state(&block.mixer, parts(deployment, &block.mixer).state) * *layers);
-    one.fold(Bytes::ZERO, |all, bytes| all + bytes) * slots.count
+    stage_states.fold(Bytes::ZERO, |all, bytes| all + bytes) * slots.count
 }
 
 fn state(mixer: &Mixer, parts: u64) -> Bytes {
@@ -199,7 +201,8 @@ fn window(mixer: &Mixer) -> Option<u64> {
 /// Bytes of the compute buffer on one device for a context of `n_ctx` tokens over `slots`. The largest of three phases
 /// counts in addition to the masks: a feed-forward layer, the scores of a layer, or the logits.
 fn buffer(deployment: &Deployment, slots: &Slots, n_ctx: u64) -> Bytes {
-    let (model, tp) = (&deployment.model, deployment.parallelism.tp);
+    let model = &deployment.model;
+    let tp = deployment.parallelism.tp;
     let whole = slots.slot_context(n_ctx);
     let mixers = || model.layers.iter().map(|layer| &layer.mixer);
     let windows = mixers().filter_map(window).min().map_or(0, |window| slots.window_cells(window, n_ctx));
@@ -249,8 +252,8 @@ fn feed_forward(ffn: &Ffn, hidden: u64, tp: u64) -> u64 {
 pub(super) fn buffer_of_token(deployment: &Deployment) -> Bytes {
     let slots = &deployment.engine.slots;
     let long = CELLS << 12;
-    let of = |n_ctx: u64| buffer(deployment, &Slots { count: 1, ..*slots }, n_ctx);
-    Bytes(of(2 * long).saturating_sub(of(long)).0 / long)
+    let buffer_at = |n_ctx: u64| buffer(deployment, &Slots { count: 1, ..*slots }, n_ctx);
+    Bytes(buffer_at(2 * long).saturating_sub(buffer_at(long)).0 / long)
 }
 
 /// Cells beyond the window itself that a layer with a window of `window` tokens keeps of a sequence of `context`
@@ -269,7 +272,8 @@ fn on_host(deployment: &Deployment, stage: usize) -> Bytes {
 
 /// Memory of one device of `stage`. Without a requested context, all memory that remains is for the cache.
 pub(super) fn rank(deployment: &Deployment, stage: usize) -> Rank {
-    let (slots, n_ctx) = (&deployment.engine.slots, n_ctx(deployment));
+    let slots = &deployment.engine.slots;
+    let n_ctx = n_ctx(deployment);
     let taken = taken(deployment, stage, slots, n_ctx);
     let budget_bytes = budget(deployment, taken);
     let pool = kv_bytes(deployment, stage, slots, n_ctx);
@@ -302,8 +306,8 @@ pub(super) fn sequences(deployment: &Deployment, context: u64) -> u64 {
     let slots = &deployment.engine.slots;
     let context = context.max(1);
     if let Some(n_ctx) = slots.n_ctx {
-        let held = slots.slot_context(n_ctx) / context;
-        let all = if slots.unified { held.min(slots.count) } else { held.min(1) * slots.count };
+        let fitting = slots.slot_context(n_ctx) / context;
+        let all = if slots.unified { fitting.min(slots.count) } else { fitting.min(1) * slots.count };
         return if fits(deployment, slots, n_ctx, Bytes::ZERO) { all } else { 0 };
     }
     largest(MOST_SEQUENCES, |count| {
@@ -326,7 +330,8 @@ pub(super) fn tokens(deployment: &Deployment, context: u64) -> u64 {
 
 /// Start-up report of llama.cpp's server.
 pub(super) fn start(deployment: &Deployment, pool: Pool) -> Start {
-    let (slots, n_ctx) = (&deployment.engine.slots, n_ctx(deployment));
+    let slots = &deployment.engine.slots;
+    let n_ctx = n_ctx(deployment);
     let stages = 0..deployment.stages.len();
     let left = |stage: &usize| {
         let taken = taken(deployment, *stage, slots, n_ctx);
@@ -348,7 +353,8 @@ pub(super) fn start(deployment: &Deployment, pool: Pool) -> Start {
 
 /// Reason why the server does not start: weights and buffers of `stage`, and a cache of `needed_bytes`, exceed its memory.
 fn refusal(deployment: &Deployment, stage: usize, needed_bytes: Bytes) -> Refusal {
-    let (slots, n_ctx) = (&deployment.engine.slots, n_ctx(deployment));
+    let slots = &deployment.engine.slots;
+    let n_ctx = n_ctx(deployment);
     let taken = taken(deployment, stage, slots, n_ctx);
     let budget_bytes = budget(deployment, taken);
     let step = CELLS * slots.streams();

@@ -144,9 +144,9 @@ impl Logged {
 
     /// Bytes of the budget that no other term explains, if the log states budget, weights and cache.
     pub fn unexplained(&self) -> Option<f64> {
-        let held = [Term::Activations, Term::Runtime, Term::Graphs];
-        let held: f64 = held.into_iter().filter_map(|term| self.of(term)).sum();
-        Some(self.of(Term::Budget)? - self.of(Term::Weights)? - self.of(Term::Kv)? - held)
+        let explained_terms = [Term::Activations, Term::Runtime, Term::Graphs];
+        let explained: f64 = explained_terms.into_iter().filter_map(|term| self.of(term)).sum();
+        Some(self.of(Term::Budget)? - self.of(Term::Weights)? - self.of(Term::Kv)? - explained)
     }
 }
 

@@ -93,19 +93,19 @@ impl PagePool {
 
     /// Most blocks of a request of `context` tokens, of which `in_flight` are not yet computed.
     fn with(&self, context: u64, in_flight: u64) -> u64 {
-        let of = |kind: &RetentionClass| {
+        let pages_of = |kind: &RetentionClass| {
             let each = match kind.kept {
                 Kept::All => context.div_ceil(kind.tokens),
                 Kept::Window(window) => {
-                    let kept = (window.saturating_sub(1) + in_flight).min(context);
-                    kept.div_ceil(kind.tokens) + 1
+                    let window_tokens = (window.saturating_sub(1) + in_flight).min(context);
+                    window_tokens.div_ceil(kind.tokens) + 1
                 }
                 Kept::Chunk(chunk) => (chunk + in_flight).min(context).div_ceil(kind.tokens),
                 Kept::State => self.state_blocks,
             };
             each * kind.groups
         };
-        self.kinds.iter().map(of).sum()
+        self.kinds.iter().map(pages_of).sum()
     }
 }
 
@@ -116,17 +116,17 @@ fn alike(deployment: &Deployment, stage: usize) -> Option<(Bytes, Vec<RetentionC
     let layers = layers(deployment, stage)?;
     // A recurrent state has no bytes per token, so that it does not determine the block.
     let token = layers.keys().map(|(_, bytes)| *bytes).max().filter(|token| *token > Bytes::ZERO)?;
-    let kept = layers.keys().next().map(|(kept, _)| *kept).filter(|kept| *kept != Kept::State)?;
-    if layers.keys().all(|(other, _)| *other == kept) {
+    let retention = layers.keys().next().map(|(kept, _)| *kept).filter(|kept| *kept != Kept::State)?;
+    if layers.keys().all(|(other, _)| *other == retention) {
         let tokens: Bytes = layers.iter().map(|((_, bytes), layers)| *bytes * *layers).sum();
-        return Some((tokens * block, vec![RetentionClass { kept, groups: 1, tokens: block }]));
+        return Some((tokens * block, vec![RetentionClass { kept: retention, groups: 1, tokens: block }]));
     }
     let counts: Vec<u64> = layers.values().copied().collect();
     let size = group_size(&counts)?;
-    let kind = |((kept, bytes), layers): (&(Kept, Bytes), &u64)| {
-        let divides = *kept != Kept::State && token.0.is_multiple_of(bytes.0.max(1));
+    let kind = |((retention, bytes), layers): (&(Kept, Bytes), &u64)| {
+        let divides = *retention != Kept::State && token.0.is_multiple_of(bytes.0.max(1));
         let tokens = if divides { block * (token.0 / bytes.0.max(1)) } else { block };
-        RetentionClass { kept: *kept, groups: layers.div_ceil(size), tokens }
+        RetentionClass { kept: *retention, groups: layers.div_ceil(size), tokens }
     };
     Some((token * block * size, layers.iter().map(kind).collect()))
 }
@@ -147,8 +147,8 @@ fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes
             Mixer::Attention(a) | Mixer::Both(a, _) if a.index.is_some() => return None,
             Mixer::Attention(a) if a.shared_kv => {}
             Mixer::Attention(a) | Mixer::Both(a, _) => {
-                let kept = a.window.map(Kept::Window).or(a.chunk.map(Kept::Chunk)).unwrap_or(Kept::All);
-                add(kept, token_bytes(deployment, a), count);
+                let retention = a.window.map(Kept::Window).or(a.chunk.map(Kept::Chunk)).unwrap_or(Kept::All);
+                add(retention, token_bytes(deployment, a), count);
             }
             Mixer::Latent(_) => {
                 let token = mixer.rank_bytes(deployment.kv, 1, parts(deployment, mixer));
@@ -167,8 +167,9 @@ fn layers(deployment: &Deployment, stage: usize) -> Option<BTreeMap<(Kept, Bytes
 /// Number of layers in each group: the smallest of `counts`, the numbers of equal layers, or the largest if it is
 /// less than 1.5 times the smallest.
 fn group_size(counts: &[u64]) -> Option<u64> {
-    let (least, most) = (*counts.iter().min()?, *counts.iter().max()?);
-    Some(if 2 * most < 3 * least { most } else { least })
+    let smallest = *counts.iter().min()?;
+    let largest = *counts.iter().max()?;
+    Some(if 2 * largest < 3 * smallest { largest } else { smallest })
 }
 
 /// Tokens that are scheduled and not yet finished: the tokens of one step per pipeline stage, or of two steps if one

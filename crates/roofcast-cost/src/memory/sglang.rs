@@ -54,7 +54,7 @@ pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option
     let bound = engine.requested.max_num_seqs.or((drafted > 0).then_some(WITH_DRAFTS));
     let running = bound.map(|bound| (bound / ranks).max(1));
     let each = states_of_a_request(deployment);
-    let asked = match engine.states.max_mamba_cache_size {
+    let state_count = match engine.states.max_mamba_cache_size {
         Some(states) => Some(states / ranks),
         None => running.filter(|_| !engine.states.keeps_radix_cache),
     };
@@ -77,7 +77,7 @@ pub(super) fn pool(deployment: &Deployment, stage: usize, room: Bytes) -> Option
         };
         states.max(0.0) as u64
     };
-    let states = asked.unwrap_or_else(by_memory);
+    let states = state_count.unwrap_or_else(by_memory);
     Some(RankStatePool { bytes: state * (states + snapshots(states)), requests: states / each })
 }
 
@@ -94,8 +94,8 @@ pub(super) fn state_bytes(deployment: &Deployment, stage: usize) -> Bytes {
     let blocks = deployment.stages.get(stage).map(|s| s.blocks.as_slice()).unwrap_or_default();
     blocks.iter().fold(Bytes::ZERO, |all, (block, layers)| {
         let whole = block.mixer.recurrence().map_or(0, |state| state.bytes);
-        let held = whole.div_ceil(u128::from(parts(deployment, &block.mixer).state));
-        all + Bytes(u64::try_from(held).unwrap_or(u64::MAX)) * *layers
+        let rank_bytes = whole.div_ceil(u128::from(parts(deployment, &block.mixer).state));
+        all + Bytes(u64::try_from(rank_bytes).unwrap_or(u64::MAX)) * *layers
     })
 }
 

@@ -79,7 +79,8 @@ impl Refusal {
         } else if self.short_by_bytes > Bytes::ZERO {
             format!("weights and activations alone are {} more than it may take", gib(self.short_by_bytes))
         } else if engine == EngineKind::LlamaCpp.name() {
-            let (needed, available) = (gib(self.needed_bytes), gib(self.available_bytes));
+            let needed = gib(self.needed_bytes);
+            let available = gib(self.available_bytes);
             format!("its KV cache needs {needed} an accelerator, {available} are there")
         } else {
             format!(
@@ -143,10 +144,10 @@ impl Memory<'_> {
     pub fn starts(&self) -> Result<()> {
         let engine = &self.deployment.engine;
         let slots = llama_cpp::pool(self.deployment).map(|pool| pool.slot_context);
-        let asked = engine.max_model_len.or(slots).filter(|_| engine.num_gpu_blocks.is_none());
+        let context = engine.max_model_len.or(slots).filter(|_| engine.num_gpu_blocks.is_none());
         let finds_less = self.ranks.iter().any(|rank| rank.beyond_free() > Bytes::ZERO);
-        let Some(asked) = asked.or(finds_less.then_some(1)) else { return Ok(()) };
-        match self.start(asked) {
+        let Some(context) = context.or(finds_less.then_some(1)) else { return Ok(()) };
+        match self.start(context) {
             Start { refusal: Some(refusal), max_model_len, .. } => {
                 Err(Error::WillNotStart(refusal.told(engine.name(), max_model_len)))
             }
@@ -191,24 +192,25 @@ fn tokens(deployment: &Deployment, room: &Room, longest: u64) -> u64 {
     match &room.pool {
         Some(_) => (room.concurrency(deployment, longest) * longest as f64) as u64,
         None => {
-            let one = sequence_bytes(deployment, room.stage, longest);
+            let sequence = sequence_bytes(deployment, room.stage, longest);
             let block = deployment.engine.block_size.max(1);
-            share(room.rank.kv_bytes, longest, one) / block * block
+            share(room.rank.kv_bytes, longest, sequence) / block * block
         }
     }
 }
 
 /// Refusal of an engine whose weights do not fit while they are loaded; settings of the cache do not help it.
 fn loading(deployment: &Deployment, room: &Room) -> Option<Refusal> {
-    let most = Memory::of(&deployment.loading()?).ranks().iter().map(|rank| rank.weight_bytes).max()?;
+    let largest_rank =
+        Memory::of(&deployment.loading()?).ranks().iter().map(|rank| rank.weight_bytes).max()?;
     let free_bytes = room.rank.free_bytes;
-    (most > free_bytes).then_some(Refusal {
+    (largest_rank > free_bytes).then_some(Refusal {
         needed_bytes: Bytes::ZERO,
         available_bytes: Bytes::ZERO,
-        short_by_bytes: Bytes(most.0.saturating_sub(free_bytes.0)),
+        short_by_bytes: Bytes(largest_rank.0.saturating_sub(free_bytes.0)),
         budget_bytes: room.rank.budget_bytes,
         free_bytes,
-        loading_bytes: Some(most),
+        loading_bytes: Some(largest_rank),
         longest: 0,
         gpu_memory_utilization: None,
         max_num_seqs: None,
@@ -241,7 +243,8 @@ fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
     if room.rank.beyond_free() > Bytes::ZERO {
         return 0;
     }
-    let (mut fits, mut beyond) = (0, most + 1);
+    let mut fits = 0;
+    let mut beyond = most + 1;
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;
         let holds = room.needed(deployment, middle) <= room.rank.kv_bytes;
@@ -254,24 +257,24 @@ fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
 /// the current one if the current one exceeds it, else the smallest above.
 fn utilization(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<f64> {
     let asks_too_much = room.rank.beyond_free() > Bytes::ZERO;
-    let asked = deployment.engine.kv_cache_memory_bytes.map(Bytes);
-    if asked.is_some() && !asks_too_much {
+    let fixed_kv = deployment.engine.kv_cache_memory_bytes.map(Bytes);
+    if fixed_kv.is_some() && !asks_too_much {
         return None;
     }
-    let own = deployment.engine.gpu_memory_utilization * 100.0;
-    let held = room.rank.weight_bytes + room.rank.activation_bytes + room.rank.runtime_bytes;
+    let asked_percent = deployment.engine.gpu_memory_utilization * 100.0;
+    let taken = room.rank.weight_bytes + room.rank.activation_bytes + room.rank.runtime_bytes;
     let starts = |share: &f64| {
         let mut other = deployment.clone();
         other.engine.gpu_memory_utilization = *share;
-        let budget = budget(&other, held);
-        let kv = asked.unwrap_or_else(|| budget.saturating_sub(held));
+        let budget = budget(&other, taken);
+        let kv = fixed_kv.unwrap_or_else(|| budget.saturating_sub(taken));
         budget <= room.rank.free_bytes && kv >= needed
     };
     let share = |percent: u64| percent as f64 / 100.0;
     if asks_too_much {
-        (1..own.ceil() as u64).rev().map(share).find(starts)
+        (1..asked_percent.ceil() as u64).rev().map(share).find(starts)
     } else {
-        (own.floor() as u64 + 1..=99).map(share).find(starts)
+        (asked_percent.floor() as u64 + 1..=99).map(share).find(starts)
     }
 }
 
@@ -285,10 +288,11 @@ fn sequences(deployment: &Deployment, room: &Room, needed: Bytes) -> Option<u64>
         other.engine.max_num_seqs = count;
         other.engine.requested.max_num_seqs = Some(count);
         let (activations, runtime) = beside_weights(&other);
-        let held = room.rank.weight_bytes + activations + runtime;
-        budget(&other, held).saturating_sub(held) >= needed
+        let taken = room.rank.weight_bytes + activations + runtime;
+        budget(&other, taken).saturating_sub(taken) >= needed
     };
-    let (mut fits, mut beyond) = (0, deployment.engine.max_num_seqs);
+    let mut fits = 0;
+    let mut beyond = deployment.engine.max_num_seqs;
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;
         if leaves(middle) { fits = middle } else { beyond = middle }

@@ -51,8 +51,8 @@ impl KernelBlocks {
 
     /// Bytes of the table per sequence, and per token in the average over a block.
     pub(super) fn linear(&self) -> [f64; 2] {
-        let of = |sequences, blocks| self.layout.map_or(0.0, |l| l.read(sequences, blocks) as f64);
-        [of(1, 0), of(0, 1) / self.block as f64]
+        let rate_of = |sequences, blocks| self.layout.map_or(0.0, |l| l.read(sequences, blocks) as f64);
+        [rate_of(1, 0), rate_of(0, 1) / self.block as f64]
     }
 }
 
@@ -139,9 +139,9 @@ pub(super) fn indexer(deployment: &Deployment, dtype: Dtype, scores: Scores) -> 
         narrow: false,
         weight_bytes: 0.0,
     };
-    let one = operator(deployment, OperatorKind::Indexer, Form::Context(form));
+    let indexer = operator(deployment, OperatorKind::Indexer, Form::Context(form));
     match deployment.accelerator.peak_flops.get(&dtype) {
-        Some(rate) => Operator { dtype, rate: *rate, ..one },
-        None => one,
+        Some(rate) => Operator { dtype, rate: *rate, ..indexer },
+        None => indexer,
     }
 }

@@ -47,11 +47,11 @@ pub(crate) fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) ->
     if torus.is_some() {
         let shape = accelerator.torus_shape(ranks).unwrap_or_default();
         let links = accelerator.axis_links(&shape);
-        let most = shape.iter().filter(|n| **n > 1).count().max(1) as u64;
+        let used_axes = shape.iter().filter(|n| **n > 1).count().max(1) as u64;
         // The longest axes are last.
         let last = |axes: u64| shape.iter().zip(&links).rev().take(axes as usize);
         let hop = |n: u64, links: f64| if links > 1.0 { n / 2 * 2 } else { 2 * (n - 1) };
-        return (1..=most)
+        return (1..=used_axes)
             .map(|axes| AllReduce {
                 algorithm: format!(
                     "torus, {axes} of {}",
@@ -84,7 +84,8 @@ pub(crate) fn all_reduce(accelerator: &Accelerator, ranks: u64, bytes: Bytes) ->
 
 /// All-reduce within nodes and between them in parallel; `None` unless `ranks` fill several nodes.
 fn by_nodes(accelerator: &Accelerator, ranks: u64, bytes: Bytes) -> Option<AllReduce> {
-    let (link, network) = (accelerator.link.as_ref()?, accelerator.network.as_ref()?);
+    let link = accelerator.link.as_ref()?;
+    let network = accelerator.network.as_ref()?;
     let node = accelerator.node_size;
     let nodes = ranks / node;
     if node < 2 || nodes < 2 || !ranks.is_multiple_of(node) {
@@ -191,7 +192,9 @@ impl Links {
         };
         let (expert_rate, expert_latency) = chip.slowest_link(p.stage_ranks());
         let (stage_rate, stage_latency) = chip.slowest_link(p.stage_ranks() * p.pp);
-        let (mut exchange_row, mut gather, mut exchanges) = ([0.0; 2], 0.0, 0);
+        let mut exchange_row = [0.0; 2];
+        let mut gather = 0.0;
+        let mut exchanges = 0;
         for (block, layers) in blocks().filter(|_| p.attention_dp > 1) {
             let Some(shard) = &block.experts else { continue };
             // Experts on a latent stream receive the latent.

@@ -93,7 +93,8 @@ impl Overlap {
     /// Overlap of `deployment`, if it is enabled.
     pub(crate) fn of(deployment: &Deployment) -> Option<Overlap> {
         let experts = &deployment.experts;
-        let (thresholds, backend) = (experts.overlap?, experts.deepep()?);
+        let thresholds = experts.overlap?;
+        let backend = experts.deepep()?;
         Some(Overlap { thresholds, low_latency: low_latency(backend) })
     }
 }

@@ -83,8 +83,10 @@ impl Adapter {
     /// Work for `tokens` tokens that are divided evenly among `adapters` adapters: each adapter's dense matrices are read
     /// once, and its matrices of each expert that its tokens choose.
     pub(crate) fn demand(&self, adapters: u64, tokens: u64) -> Work {
-        let (count, each) = (adapters as f64, tokens.div_ceil(adapters.max(1)));
-        let (mut flops, mut read) = (2.0 * self.dense * tokens as f64, self.dense * count);
+        let count = adapters as f64;
+        let each = tokens.div_ceil(adapters.max(1));
+        let mut flops = 2.0 * self.dense * tokens as f64;
+        let mut read = self.dense * count;
         for layer in &self.experts {
             flops += 2.0 * layer.layers * layer.each * (tokens * layer.experts.per_token) as f64;
             read += layer.layers * layer.each * count * layer.experts.distinct(each);
@@ -173,9 +175,9 @@ mod tests {
     /// 81,920. A layer has four GEMMs (qkv, o, gate and up, down), each with two kernels: 256 in 32 layers.
     #[test]
     fn sides_by_hand() {
-        let one = adapter(LLAMA, 1, "0.19.0", false);
-        assert_eq!((one.dense, one.kernels), (16.0 * 81_920.0 * 32.0, 256));
-        assert_eq!(one.bytes(), Bytes(2 * 16 * 81_920 * 32));
+        let single = adapter(LLAMA, 1, "0.19.0", false);
+        assert_eq!((single.dense, single.kernels), (16.0 * 81_920.0 * 32.0, 256));
+        assert_eq!(single.bytes(), Bytes(2 * 16 * 81_920 * 32));
         assert_eq!(adapter(LLAMA, 2, "0.19.0", false).dense, 16.0 * 55_296.0 * 32.0);
         assert_eq!(adapter(LLAMA, 2, "0.19.0", true).dense, 16.0 * 40_960.0 * 32.0);
     }
@@ -203,7 +205,8 @@ mod tests {
         let expert = 16.0 * 8448.0 * 48.0;
         assert_eq!((later.bytes(), later.kernels), (Bytes((2.0 * (dense + 128.0 * expert)) as u64), 8 * 48));
         let work = later.demand(2, 2);
-        let (flops, bytes) = (2.0 * 2.0 * (dense + 8.0 * expert), 2.0 * 2.0 * (dense + 8.0 * expert));
+        let flops = 2.0 * 2.0 * (dense + 8.0 * expert);
+        let bytes = 2.0 * 2.0 * (dense + 8.0 * expert);
         assert!((work.flops / flops - 1.0).abs() < 1e-9 && (work.weight_bytes / bytes - 1.0).abs() < 1e-9);
     }
 }

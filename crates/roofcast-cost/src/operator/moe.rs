@@ -115,8 +115,8 @@ pub(super) fn operator(deployment: &Deployment, shard: &ExpertShard) -> Operator
         flops_per_token: 2.0 * shard.experts.per_token as f64 / ranks as f64 * shard.elements as f64,
         bytes_per_touched: shard.bytes.as_f64() * shard.local as f64 / shard.experts.count as f64,
     };
-    let one = super::operator(deployment, OperatorKind::Experts, Form::Experts(form));
-    Operator { dtype: shard.dtype, rate: shard.rate, ..one }
+    let experts = super::operator(deployment, OperatorKind::Experts, Form::Experts(form));
+    Operator { dtype: shard.dtype, rate: shard.rate, ..experts }
 }
 
 #[cfg(test)]
@@ -134,8 +134,8 @@ mod tests {
         let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
         let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
         let deployment = Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap();
-        let found = operators(&deployment).into_iter().find(|o| o.kind == OperatorKind::Experts).unwrap();
-        let Form::Experts(form) = found.form else { panic!("{:?}", found.form) };
+        let operator = operators(&deployment).into_iter().find(|o| o.kind == OperatorKind::Experts).unwrap();
+        let Form::Experts(form) = operator.form else { panic!("{:?}", operator.form) };
         form
     }
 
@@ -153,17 +153,17 @@ mod tests {
     /// on 4096/33 = 124.12 experts, which each compute 16 rows too many, 1.4848 times the copies.
     #[test]
     fn blocks_of_rows_by_hand() {
-        let (form, blocks) =
-            (experts(), RowBlocks { few: 31, at_once: 1, tile: 32, width: None, resident: 0 });
+        let form = experts();
+        let blocks = RowBlocks { few: 31, at_once: 1, tile: 32, width: None, resident: 0 };
         let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-4, "{a} {b}");
-        let one = form.demand(1);
+        let single = form.demand(1);
         let few = form.in_blocks(16, blocks);
-        near(few.weight_bytes, one.weight_bytes * 16.0);
-        near(few.flops, one.flops * 16.0);
+        near(few.weight_bytes, single.weight_bytes * 16.0);
+        near(few.flops, single.flops * 16.0);
         for (tokens, touched, computed) in [(64, 102.4, 6.4), (512, 124.12, 1.4848)] {
             let many = form.in_blocks(tokens, blocks);
-            near(many.weight_bytes, one.weight_bytes / 8.0 * touched);
-            near(many.flops, one.flops * tokens as f64 * computed);
+            near(many.weight_bytes, single.weight_bytes / 8.0 * touched);
+            near(many.flops, single.flops * tokens as f64 * computed);
         }
     }
 }

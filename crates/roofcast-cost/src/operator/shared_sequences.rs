@@ -28,7 +28,7 @@ pub(crate) fn messages(deployment: &Deployment) -> Vec<SharedSequences> {
     let value = f64::from(deployment.base.bits()) / 8.0;
     let cache = deployment.kv.width.as_f64() / 8.0;
     let blocks = deployment.stages.iter().flat_map(|stage| &stage.blocks);
-    let of = |mixer: &Mixer| {
+    let messages_of = |mixer: &Mixer| {
         let (heads, [query, output], cached) = match mixer {
             Mixer::Attention(a) => {
                 let parts = deployment.kv_parts(a.kv_heads);
@@ -45,9 +45,9 @@ pub(crate) fn messages(deployment: &Deployment) -> Vec<SharedSequences> {
         ];
         Some((decode, cached as f64 * cache))
     };
-    let found = blocks.filter_map(|(block, layers)| {
-        let (decode, cached) = of(&block.mixer)?;
+    let messages = blocks.filter_map(|(block, layers)| {
+        let (decode, cached) = messages_of(&block.mixer)?;
         Some(SharedSequences { layers: *layers as f64, decode, cached })
     });
-    found.collect()
+    messages.collect()
 }

@@ -173,8 +173,8 @@ impl Profiles {
             at += 1;
             let unpacked = Packed::read(section.table, section.shapes, bytes);
             let unpacked = unpacked.ok_or_else(|| {
-                let found = format!("{} bytes that are not {} shapes", bytes.len(), section.shapes);
-                Error::field(place, format!("section {number}"), found, "shapes as the format has them")
+                let shown = format!("{} bytes that are not {} shapes", bytes.len(), section.shapes);
+                Error::field(place, format!("section {number}"), shown, "shapes as the format has them")
             })?;
             Ok(Section { bytes: Cow::Owned(bytes.to_vec()), unpacked: OnceLock::from(unpacked), ..section })
         };
@@ -234,8 +234,10 @@ impl<'a> Reader<'a> {
         let table = table.ok_or_else(|| self.error(format!("table {code}"), "a table from 0 to 12"))?;
         let [chip, engine] = [self.text()?, self.text()?];
         let [version, kernel, format] = [self.text()?, self.text()?, self.text()?];
-        let (shapes, length) = (self.number()?, self.number()?);
-        let (bytes, unpacked) = (Cow::Borrowed([].as_slice()), OnceLock::new());
+        let shapes = self.number()?;
+        let length = self.number()?;
+        let bytes = Cow::Borrowed([].as_slice());
+        let unpacked = OnceLock::new();
         Ok((
             Section {
                 table,

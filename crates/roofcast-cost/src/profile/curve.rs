@@ -39,8 +39,10 @@ impl Curve {
             return self.beyond(size);
         }
         let above = self.sizes.partition_point(|s| *s <= size);
-        let (x0, x1) = (self.sizes[above - 1], self.sizes[above]);
-        let (y0, y1) = (self.seconds[above - 1], self.seconds[above]);
+        let x0 = self.sizes[above - 1];
+        let x1 = self.sizes[above];
+        let y0 = self.seconds[above - 1];
+        let y1 = self.seconds[above];
         y0 + (y1 - y0) * ((size - x0) / (x1 - x0))
     }
 
@@ -66,7 +68,8 @@ impl Curve {
     /// Seconds beyond the last size: continues the last line, but grows at most in proportion to the size.
     fn beyond(&self, size: f64) -> f64 {
         let last = self.sizes.len() - 1;
-        let (x1, y1) = (self.sizes[last], self.seconds[last]);
+        let x1 = self.sizes[last];
+        let y1 = self.seconds[last];
         let proportional = y1 / x1;
         let slope = match last {
             0 => proportional,
@@ -78,10 +81,11 @@ impl Curve {
     /// Returns the curve with the points of `other` beyond its last size, none of them below its last time.
     #[must_use]
     pub(crate) fn continued(mut self, other: &Curve) -> Curve {
-        let least = self.seconds[self.seconds.len() - 1];
+        let last_seconds = self.seconds[self.seconds.len() - 1];
         let last = self.last_size();
         let beyond = other.sizes.iter().zip(&other.seconds).filter(|(size, _)| **size > last);
-        let (sizes, seconds): (Vec<f64>, Vec<f64>) = beyond.map(|(size, s)| (*size, s.max(least))).unzip();
+        let (sizes, seconds): (Vec<f64>, Vec<f64>) =
+            beyond.map(|(size, s)| (*size, s.max(last_seconds))).unzip();
         self.sizes.extend(sizes);
         self.seconds.extend(seconds);
         self

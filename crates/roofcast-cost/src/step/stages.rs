@@ -36,7 +36,8 @@ impl Stages {
         match self.ubatch.filter(|_| prompts) {
             None => 1.0,
             Some(ubatch) => {
-                let (parts, stages) = (rows.div_ceil(ubatch).max(1) as f64, self.count as f64);
+                let parts = rows.div_ceil(ubatch).max(1) as f64;
+                let stages = self.count as f64;
                 (parts + stages - 1.0) / (parts * stages)
             }
         }

@@ -48,8 +48,8 @@ struct Exchanged {
 
 /// Seconds of dispatches, and of combinations, of `rows` rows.
 fn sum(exchanges: &[Exchanged], rows: f64) -> [f64; 2] {
-    let of = |at: usize| exchanges.iter().map(|e| e.layers * e.both[at].at(rows)).sum();
-    [of(0), of(1)]
+    let sum_at = |at: usize| exchanges.iter().map(|e| e.layers * e.both[at].at(rows)).sum();
+    [sum_at(0), sum_at(1)]
 }
 
 /// Times of the messages of a step.
@@ -112,12 +112,12 @@ impl Messages {
         let (measured, basis) = measured.unzip();
         let through_host = deployment.accelerator.link.as_ref().is_some_and(|l| l.topology.is_through_host());
         let share = if through_host { THROUGH_HOST } else { shares.link };
-        let least = links.seconds_per_row() / links.row_bytes.max(1.0);
+        let seconds_per_byte = links.seconds_per_row() / links.row_bytes.max(1.0);
         Messages {
             count,
             row_bytes: links.row_bytes,
             norms: links.norms as f64,
-            measured: measured.map(|c| c.map(|bytes, s| (s * factor).max(bytes * least))),
+            measured: measured.map(|c| c.map(|bytes, s| (s * factor).max(bytes * seconds_per_byte))),
             formula: [
                 factor
                     * (LATENCIES * links.latency).max(across_nodes(p.tp, deployment.accelerator.node_size)),
@@ -250,8 +250,8 @@ mod tests {
     fn measured_all_reduces_are_no_faster_than_the_link() {
         let (messages, links) = messages(LLAMA, "h100-sxm", 2);
         assert_eq!((links.all_reduces, links.row_bytes), (64, 8192.0));
-        let one = messages.time(32.0, 0.0) / 64.0;
-        assert!(messages.basis.is_some() && one > 262_144.0 / 450e9, "{one}");
+        let message_time = messages.time(32.0, 0.0) / 64.0;
+        assert!(messages.basis.is_some() && message_time > 262_144.0 / 450e9, "{message_time}");
         assert!(messages.time(64.0, 0.0) >= messages.time(32.0, 0.0));
     }
 
@@ -271,9 +271,9 @@ mod tests {
         let (messages, links) = messages("MiniMaxAI/MiniMax-M2", "h200-sxm", 8);
         assert_eq!((links.all_reduces, links.norms), (124, 62));
         let without = Messages { norms: 0.0, ..messages.clone() };
-        let one = (messages.time(4.0, 0.0) - without.time(4.0, 0.0)) / 62.0;
+        let added = (messages.time(4.0, 0.0) - without.time(4.0, 0.0)) / 62.0;
         let curve = messages.measured.as_ref().unwrap();
-        assert!((one / curve.at(32.0) - 1.0).abs() < 1e-9 && one > 1e-6, "{one}");
+        assert!((added / curve.at(32.0) - 1.0).abs() < 1e-9 && added > 1e-6, "{added}");
         assert_eq!(self::messages("Qwen/Qwen3-30B-A3B", "h200-sxm", 4).1.norms, 0);
     }
 

@@ -125,7 +125,8 @@ impl Overhead {
     /// Overhead of a pass in which GEMMs and experts take `operators` seconds.
     #[inline(always)]
     pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> PassOverhead {
-        let (rows, sequences) = (number(pass.rows), number(pass.sequences));
+        let rows = number(pass.rows);
+        let sequences = number(pass.sequences);
         let small_kernels =
             self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
         let [step, sequence, prompt] = self.exposed;
@@ -255,9 +256,9 @@ mod tests {
             launch: 1.0,
             ..Default::default()
         };
-        let found = overhead(&llama(), engine).beside(&pass(10, 0), 5e-3);
-        assert!((found.small_kernels - (350e-6 + 10.0 * 1.4183e-6)).abs() < 1e-9, "{found:?}");
-        assert!((found.host - 130e-6).abs() < 1e-12 && found.launches == 0.0, "{found:?}");
+        let added = overhead(&llama(), engine).beside(&pass(10, 0), 5e-3);
+        assert!((added.small_kernels - (350e-6 + 10.0 * 1.4183e-6)).abs() < 1e-9, "{added:?}");
+        assert!((added.host - 130e-6).abs() < 1e-12 && added.launches == 0.0, "{added:?}");
     }
 
     /// Python launches 32 attentions and 32 cache writes in 45 µs each, compiled code 128 GEMMs, 128 other small kernels,

@@ -62,7 +62,8 @@ impl Timing {
         self.splits(pass).then(|| {
             let decodes = pass.decodes.div_ceil(2);
             let share = pass.share * number(decodes) / number(pass.decodes.max(1));
-            let (rows, tokens) = (pass.rows.div_ceil(2), pass.tokens.div_ceil(2));
+            let rows = pass.rows.div_ceil(2);
+            let tokens = pass.tokens.div_ceil(2);
             let half = |s: &Sequences| Sequences { count: s.count.div_ceil(2), ..*s };
             let contexts = match &pass.contexts {
                 Contexts::Groups(groups) => Contexts::Groups(groups.iter().map(half).collect()),

@@ -23,13 +23,14 @@ type ByDepth = [f64; Evidence::ALL.len()];
 /// Derives one band for each depth of evidence.
 pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
     let of_load = |load: Load| -> [ByDepth; 4] {
-        let own = |metric| by_depth(residuals, metric, load);
-        let (ttft, tpot) = (own(TTFT), own(TPOT));
+        let of_metric = |metric| by_depth(residuals, metric, load);
+        let ttft = of_metric(TTFT);
+        let tpot = of_metric(TPOT);
         let times = tpot.or(ttft).unwrap_or([UNKNOWN; Evidence::ALL.len()]);
         // An end-to-end latency consists of steps, whose common error it has.
-        let e2e = own(E2E).or(own(THROUGHPUT)).unwrap_or(times);
+        let e2e = of_metric(E2E).or(of_metric(THROUGHPUT)).unwrap_or(times);
         let e2e = std::array::from_fn(|depth| e2e[depth].max(times[depth]));
-        [ttft.unwrap_or(times), times, e2e, own(THROUGHPUT).unwrap_or(e2e)]
+        [ttft.unwrap_or(times), times, e2e, of_metric(THROUGHPUT).unwrap_or(e2e)]
     };
     let loads = Load::ALL.map(of_load);
     let band = |(depth, evidence): (usize, &Evidence)| {
@@ -67,9 +68,9 @@ impl Block<'_> {
 fn by_depth(residuals: &[Residual], metric: usize, load: Load) -> Option<ByDepth> {
     let mut blocks: Vec<Block> = Vec::new();
     for (depth, evidence) in Evidence::ALL.iter().enumerate() {
-        let own =
+        let at_depth =
             residuals.iter().filter(|r| r.metric == metric && r.load == load && r.evidence == *evidence);
-        let mut block = Block { deepest: depth, residuals: own.collect() };
+        let mut block = Block { deepest: depth, residuals: at_depth.collect() };
         // Merged into the shallower block while either is small or the deeper one is wider.
         while let Some(shallower) = blocks.last() {
             if !block.is_small()

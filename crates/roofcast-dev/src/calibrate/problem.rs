@@ -98,9 +98,9 @@ mod tests {
     fn a_number_moves_between_its_row_and_its_prior() {
         let mut problem = Problem::new(vec![number(2.0)]);
         problem.add(1.1_f64.ln(), 1.0, vec![(0, 1.0)]);
-        let found = problem.solve(&|_| true)[0];
-        assert!((found / (2.0 * (-0.080_28_f64).exp()) - 1.0).abs() < 1e-3, "{found}");
-        let left = problem.moved(0, &[found]);
+        let solution = problem.solve(&|_| true)[0];
+        assert!((solution / (2.0 * (-0.080_28_f64).exp()) - 1.0).abs() < 1e-3, "{solution}");
+        let left = problem.moved(0, &[solution]);
         assert!((left - (0.095_31 - 0.080_28)).abs() < 1e-3, "{left}");
     }
 
@@ -110,9 +110,9 @@ mod tests {
         for _ in 0..1000 {
             problem.add(-2.0, 1.0, vec![(0, 0.5)]);
         }
-        let found = problem.solve(&|_| true);
-        assert_eq!(found[0], 4.0);
-        assert!((found[1] - 2.0).abs() < 1e-9);
+        let solution = problem.solve(&|_| true);
+        assert_eq!(solution[0], 4.0);
+        assert!((solution[1] - 2.0).abs() < 1e-9);
         assert!((problem.solve(&|_| false)[0] - 2.0).abs() < 1e-9);
     }
 }

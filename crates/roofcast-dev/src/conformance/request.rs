@@ -26,8 +26,8 @@ pub(super) fn check(
         |found: String, accepted: String| Err(Error::field(place, format!("requests.{id}"), found, accepted));
     let sum: u64 = prompt.iter().map(|(_, _, n)| *n).fold(0, u64::saturating_add);
     if sum != prompt_len || prompt_len == 0 || prompt_len > MOST {
-        let found = format!("prompt_len {prompt_len} of parts that add to {sum}");
-        return refused(found, format!("lengths from 1 to {MOST} that agree"));
+        let lengths = format!("prompt_len {prompt_len} of parts that add to {sum}");
+        return refused(lengths, format!("lengths from 1 to {MOST} that agree"));
     }
     if prompt.iter().any(|(_, start, _)| *start > MOST) || arrival_step > MOST {
         return refused("positions beyond 2^24".into(), "smaller ones".into());

@@ -139,7 +139,7 @@ impl<'a> Replay<'a> {
     fn record(&self, step: u64, arrived: std::ops::Range<usize>, decided: &Step) -> RecordedStep {
         let name = |id: RequestId| self.trace.requests[id].id.clone();
         let extends = decided.extends.iter().map(|e| (name(e.id), e.new));
-        let found = decided.admitted.iter().filter(|(_, found)| *found > 0);
+        let hits = decided.admitted.iter().filter(|(_, found)| *found > 0);
         let kind = match decided.kind {
             ForwardMode::Idle => "idle",
             ForwardMode::Extend => "extend",
@@ -152,7 +152,7 @@ impl<'a> Replay<'a> {
             kind: kind.to_owned(),
             sorted: self.names(decided.sorted.iter().copied()),
             scheduled: extends.chain(decided.rows.iter().map(|id| (name(*id), 1))).collect(),
-            cached: found.map(|(id, found)| (name(*id), *found)).collect(),
+            cached: hits.map(|(id, hits)| (name(*id), *hits)).collect(),
             chunked: decided.chunked.map(name),
             preempted: self.names(decided.preempted.iter().copied()),
             retracted: self.names(decided.retracted.iter().copied()),
@@ -167,7 +167,7 @@ impl<'a> Replay<'a> {
             kv_end: None,
             finished: Vec::new(),
             tier: TierStep {
-                loads: decided.loads.iter().map(|(id, found, loaded)| (name(*id), *found, *loaded)).collect(),
+                loads: decided.loads.iter().map(|(id, hits, loaded)| (name(*id), *hits, *loaded)).collect(),
                 load_failed: decided.load_failed.iter().map(|(id, tokens)| (name(*id), *tokens)).collect(),
                 host: self.scheduler.host(),
                 protected: self.scheduler.host().map(|_| self.scheduler.protected()),

@@ -208,8 +208,8 @@ fn leave_out_host_bound(
         }
         let (names, families): (Vec<_>, Vec<_>) = families.into_iter().unzip();
         let verdicts = limit.map(|limit| host::host_bound(&families, &limit)).unwrap_or_default();
-        let found = names.iter().zip(verdicts).filter(|(_, bound)| *bound);
-        bound.extend(found.map(|((place, version), _)| ((*place).clone(), (*version).clone())));
+        let host_bound = names.iter().zip(verdicts).filter(|(_, bound)| *bound);
+        bound.extend(host_bound.map(|((place, version), _)| ((*place).clone(), (*version).clone())));
     }
     for (place, version) in bound {
         let mut text = String::new();
@@ -228,10 +228,10 @@ fn leave_out_host_bound(
 /// Newest version that measured at least half as many points as any other, and the number of points of other versions
 /// that are therefore not used.
 fn newest(versions: BTreeMap<Version, VersionTimes>) -> Option<(Version, VersionTimes, usize)> {
-    let most = versions.values().map(|m| m.points.len()).max()?;
+    let largest = versions.values().map(|m| m.points.len()).max()?;
     let all: usize = versions.values().map(|m| m.points.len()).sum();
     let mut newest_first = versions.into_iter().rev();
-    let (version, measured) = newest_first.find(|(_, m)| 2 * m.points.len() >= most)?;
+    let (version, measured) = newest_first.find(|(_, m)| 2 * m.points.len() >= largest)?;
     let others = all - measured.points.len();
     Some((version, measured, others))
 }
@@ -253,8 +253,8 @@ fn draft(place: SectionKey, shapes: Versions, limit: &Limit) -> Draft {
         draft.dropped.add(ExclusionReason::Older, others);
         let before = measured.points.len();
         measured.points.retain(|p| {
-            let least = limit.seconds(&shape, f64::from(p.size), f64::from(p.context));
-            p.seconds >= FASTEST * least
+            let limit_s = limit.seconds(&shape, f64::from(p.size), f64::from(p.context));
+            p.seconds >= FASTEST * limit_s
         });
         draft.faster += before - measured.points.len();
         match columns(&shape, &measured.points, limit, &mut draft.errors) {
@@ -270,8 +270,8 @@ fn draft(place: SectionKey, shapes: Versions, limit: &Limit) -> Draft {
     draft.dropped.add(ExclusionReason::FasterThanLimit, draft.faster);
     // The kernel's name if only one ran; empty if the engine chose among several by rows or shape.
     if draft.place.kernel.is_empty() {
-        let one = draft.kernels.first().filter(|_| draft.kernels.len() == 1);
-        draft.place.kernel = one.cloned().unwrap_or_else(|| "as-selected".to_owned());
+        let only_kernel = draft.kernels.first().filter(|_| draft.kernels.len() == 1);
+        draft.place.kernel = only_kernel.cloned().unwrap_or_else(|| "as-selected".to_owned());
     }
     draft
 }
@@ -301,19 +301,20 @@ fn fitting(drafts: &[(Draft, Limit)], mut report: BuildReport, most: usize) -> B
         .map(|(draft, limit)| thin::Neighbours::of(&draft.place, &draft.shapes, limit))
         .collect();
     let mut profiles = Profiles::default();
-    let mut kept = Vec::new();
+    let mut thinned = Vec::new();
     for tolerance in thin::TOLERANCES {
-        kept = neighbours.iter().map(|n| n.kept(tolerance)).collect();
-        let sections = drafts.iter().zip(&kept).map(|((draft, _), kept)| section(draft, &kept.shapes));
+        thinned = neighbours.iter().map(|n| n.kept(tolerance)).collect();
+        let sections =
+            drafts.iter().zip(&thinned).map(|((draft, _), thinned)| section(draft, &thinned.shapes));
         profiles = Profiles { sections: sections.collect() };
         if profiles.to_bytes().len() <= most {
             break;
         }
     }
-    let errors = kept.iter().flat_map(|kept| kept.errors.iter().copied()).collect();
+    let errors = thinned.iter().flat_map(|thinned| thinned.errors.iter().copied()).collect();
     report.predictions = Predictions::of(errors);
     report.dropped.add(ExclusionReason::Predicted, report.predictions.shapes);
-    let sections = drafts.iter().zip(&kept).map(|((draft, _), kept)| SectionReport::of(draft, kept));
+    let sections = drafts.iter().zip(&thinned).map(|((draft, _), thinned)| SectionReport::of(draft, thinned));
     report.sections = sections.collect();
     report.bytes = profiles.to_bytes().len();
     Built { profiles, report }

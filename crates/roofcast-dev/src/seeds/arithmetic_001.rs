@@ -54,7 +54,7 @@ fn forward_weights() -> f64 {
 
 fn kv_cache(catalog: &Catalog) -> Result<Vec<Claim>> {
     let d = setup().resolve(catalog)?;
-    let one = decode(&d, 1, 1);
+    let single_step = decode(&d, 1, 1);
     let forms = closed_forms(&d, 1, 2048);
     let share = forms.kv_cache.kv_flops_share;
     let ridge = forms.critical_batch.first().map_or(f64::NAN, |c| c.batch);
@@ -62,14 +62,14 @@ fn kv_cache(catalog: &Catalog) -> Result<Vec<Claim>> {
     Ok(vec![
         Claim::new(s, "KV FLOPs per token, 2·2·n_layers·d²", "17,179,869,184", "FLOP")
             .recomputed(kv_flops())
-            .roofcast(matrix_flops(&one) * share),
+            .roofcast(matrix_flops(&single_step) * share),
         Claim::new(s, "reading the KV weights, FLOPs / 2 × 2 B / 1.5e12", "formula", "ms")
             .recomputed(kv_flops() / BANDWIDTH * 1e3)
-            .roofcast(matrix_flops(&one) * share / d.bandwidth().0 * 1e3)
+            .roofcast(matrix_flops(&single_step) * share / d.bandwidth().0 * 1e3)
             .is(Exact, "the A100 40 GB moves 1.555 TB/s"),
         Claim::new(s, "computing K and V of one token, FLOPs / 312e12", "formula", "ms")
             .recomputed(kv_flops() / FLOPS * 1e3)
-            .roofcast(matrix_flops(&one) * share / d.accelerator.peak(d.base)?.0 * 1e3),
+            .roofcast(matrix_flops(&single_step) * share / d.accelerator.peak(d.base)?.0 * 1e3),
         Claim::new(s, "tokens until compute-bound, 312/1.5", "208", "tokens")
             .recomputed(FLOPS / BANDWIDTH)
             .roofcast(ridge)
@@ -123,8 +123,10 @@ fn forward(catalog: &Catalog) -> Result<Vec<Claim>> {
 }
 
 fn memory(catalog: &Catalog) -> Result<Vec<Claim>> {
-    let (three, four) = (setup().pp(3).resolve(catalog)?, setup().tp(4).resolve(catalog)?);
-    let (held3, held4) = (held(&three, 2048, 1), held(&four, 2048, 1));
+    let three = setup().pp(3).resolve(catalog)?;
+    let four = setup().tp(4).resolve(catalog)?;
+    let held3 = held(&three, 2048, 1);
+    let held4 = held(&four, 2048, 1);
     let kv = held3.kv_bytes_per_token.as_f64();
     let free =
         |d: &Deployment, count: u64| (d.accelerator.memory_bytes * count).saturating_sub(d.weight_bytes);

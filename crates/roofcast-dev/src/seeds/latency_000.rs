@@ -90,15 +90,16 @@ fn latency(catalog: &Catalog) -> Result<Vec<Claim>> {
         hidden: d.model.hidden as f64,
     };
     // The text omits reads of the KV cache, so the context is the least possible: one token.
-    let (one, many) = (decode(&d, 1, 1), decode(&d, LARGE_BATCH, 1));
+    let single_step = decode(&d, 1, 1);
+    let many = decode(&d, LARGE_BATCH, 1);
     let hops =
         closed_forms(&d, 1, 1).all_reduce.iter().map(|a| a.bandwidth + a.latency).min().unwrap_or_default();
-    let messages = hops * one.communication.all_reduces;
+    let messages = hops * single_step.communication.all_reduces;
     let batch = LARGE_BATCH as f64;
     Ok(vec![
         Claim::new(LATENCY, "small batch: weights, 2P/(N·A_bm)", "formula", "ms")
             .recomputed(inputs.weights_ms())
-            .roofcast(one.terms.weights.ms())
+            .roofcast(single_step.terms.weights.ms())
             .is(Exact, "the input embedding is looked up, not streamed; such a time is a lower bound, which the text calls an upper one"),
         Claim::new(LATENCY, "small batch: comms, 4·n_layers·8 µs", "formula", "ms")
             .recomputed(inputs.messages_ms())

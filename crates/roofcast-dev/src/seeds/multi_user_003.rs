@@ -151,9 +151,9 @@ fn gguf(catalog: &Catalog, seen: &SeedMeasurements) -> Result<Vec<Claim>> {
                 Some(tokens) => format!("{}; the limit is {limit:.0}", off(forecast, tokens)),
                 None => String::new(),
             };
-            let said = tokens.map_or("oom".to_owned(), |t| format!("{t}"));
+            let largest_context = tokens.map_or("oom".to_owned(), |t| format!("{t}"));
             all.push(
-                Claim::new(GGUF, format!("{} {format}", row.size), said, "tokens")
+                Claim::new(GGUF, format!("{} {format}", row.size), largest_context, "tokens")
                     .roofcast(forecast)
                     .is(Seen, why),
             );
@@ -356,18 +356,19 @@ fn served(catalog: &Catalog, seen: &SeedMeasurements, row: &Server) -> Result<Ve
     let forecasters = [Frontend::Asyncio, Frontend::Gevent]
         .map(|frontend| setup.served_by(catalog, engine(frontend)).and_then(Forecaster::embedded));
     let [asyncio, gevent] = forecasters;
-    let (asyncio, gevent) = (asyncio?, gevent?);
-    let held = Memory::of(&asyncio.deployment).sequences(HALFWAY).max(1);
+    let asyncio = asyncio?;
+    let gevent = gevent?;
+    let most_sequences = Memory::of(&asyncio.deployment).sequences(HALFWAY).max(1);
     let step = |forecaster: &Forecaster, users: u64| {
-        let batch = Batch::decode(users.min(held), HALFWAY);
+        let batch = Batch::decode(users.min(most_sequences), HALFWAY);
         cost(forecaster, &batch, Utilization::FULL).forecast.ms()
     };
-    let of = |users: &u64| Forecast {
+    let forecast_of = |users: &u64| Forecast {
         users: *users,
         asyncio_ms: step(&asyncio, *users),
         gevent_ms: step(&gevent, *users),
     };
-    Ok(seen.concurrency.iter().map(of).collect())
+    Ok(seen.concurrency.iter().map(forecast_of).collect())
 }
 
 /// Claims on the server overhead of one model: gevent − asyncio, as printed and rounded to two digits.

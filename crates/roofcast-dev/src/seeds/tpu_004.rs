@@ -132,13 +132,13 @@ fn hardware(catalog: &Catalog) -> Result<Vec<Claim>> {
 
 fn cache(catalog: &Catalog) -> Result<Vec<Claim>> {
     let d = serving(catalog, "int8", 1)?;
-    let held = held(&d, 32_768, 240);
-    let sequence = held.kv_bytes_per_sequence.as_f64();
+    let memory = held(&d, 32_768, 240);
+    let sequence = memory.kv_bytes_per_sequence.as_f64();
     let s = CACHE;
     Ok(vec![
         Claim::new(s, "per token, 2·L·K·H", "160 KB", "kB")
             .recomputed(kv_bytes(1.0) / 1e3)
-            .roofcast(held.kv_bytes_per_token.as_f64() / 1e3)
+            .roofcast(memory.kv_bytes_per_token.as_f64() / 1e3)
             .is(Unit, "160 KiB"),
         Claim::new(s, "per sequence of 32,768, 160 KB × 32768", "5.3 GB", "GB")
             .recomputed(160e3 * 32_768.0 / 1e9)
@@ -149,11 +149,11 @@ fn cache(catalog: &Catalog) -> Result<Vec<Claim>> {
             .roofcast(sequence * 240.0 / 1e12),
         Claim::new(s, "parameters, int8", "70 GB", "GB")
             .recomputed(PARAMETERS / 1e9)
-            .roofcast(held.weight_bytes.as_f64() / 1e9)
+            .roofcast(memory.weight_bytes.as_f64() / 1e9)
             .is(Rounded, "70.55e9 parameters; ours keeps embedding and lm_head at 16 bits"),
         Claim::new(s, "chips for both", "about 86", "chips")
             .recomputed(chips_for(1.3e12 + PARAMETERS))
-            .roofcast(number(held.min_accelerators))
+            .roofcast(number(memory.min_accelerators))
             .is(
                 Rounded,
                 format!(
@@ -165,13 +165,15 @@ fn cache(catalog: &Catalog) -> Result<Vec<Claim>> {
 }
 
 fn smallest(catalog: &Catalog) -> Result<Vec<Claim>> {
-    let (eight, sixteen) = (serving(catalog, "int8", 8)?, serving(catalog, "int8", 16)?);
-    let held = held(&eight, 8192, 32);
-    let kv = held.kv_bytes_per_sequence.as_f64() * 32.0;
-    let total = kv + held.weight_bytes.as_f64();
+    let eight = serving(catalog, "int8", 8)?;
+    let sixteen = serving(catalog, "int8", 16)?;
+    let memory = held(&eight, 8192, 32);
+    let kv = memory.kv_bytes_per_sequence.as_f64() * 32.0;
+    let total = kv + memory.weight_bytes.as_f64();
     let step = |chips: f64| 112e9 / (chips * STEP_BANDWIDTH);
-    let (t8, t16) = (decode(&eight, 32, 8192).limit, decode(&sixteen, 32, 8192).limit);
-    let chosen = held.smallest_topology.map(|t| t.count);
+    let t8 = decode(&eight, 32, 8192).limit;
+    let t16 = decode(&sixteen, 32, 8192).limit;
+    let chosen = memory.smallest_topology.map(|t| t.count);
     let s = SMALLEST;
     Ok(vec![
         Claim::new(s, "KV, 160 KB × 8192 × 32", "41.9 GB", "GB")
@@ -184,7 +186,7 @@ fn smallest(catalog: &Catalog) -> Result<Vec<Claim>> {
             .is(Unit, format!("{:.2} with the exact KV and 70 GB", (kv + PARAMETERS) / 1e9)),
         Claim::new(s, "fewest chips, 112/16", "7", "chips")
             .recomputed(chips_for(160e3 * 8192.0 * 32.0 + PARAMETERS))
-            .roofcast(number(held.min_accelerators))
+            .roofcast(number(memory.min_accelerators))
             .is(Unit, "the exact KV does not fit 7: the answer flips to 8"),
         Claim::new(s, "topology that holds it", "4×2", "chips").recomputed(8.0).roofcast(number(chosen)),
         Claim::new(s, "step on 4×2", "17 ms", "ms").recomputed(step(8.0) * 1e3).roofcast(t8.ms()),
@@ -214,17 +216,17 @@ fn critical_batch(flops: f64, weight_bytes: f64) -> f64 {
 
 fn critical(catalog: &Catalog) -> Result<Vec<Claim>> {
     let forms = closed_forms(&serving(catalog, "bf16", 16)?, 1, 1);
-    let of = |bits: u32, dtype: Dtype| {
-        let found = forms.critical_batch.iter().find(|c| c.weight_bits == bits && c.dtype == dtype);
-        found.map_or(f64::NAN, |c| c.batch)
+    let batch_of = |bits: u32, dtype: Dtype| {
+        let critical = forms.critical_batch.iter().find(|c| c.weight_bits == bits && c.dtype == dtype);
+        critical.map_or(f64::NAN, |c| c.batch)
     };
     let row = |words: &str, said: &str, recomputed: f64, ours: f64| {
         Claim::new(CRITICAL, words, said, "batch").recomputed(recomputed).roofcast(ours)
     };
     Ok(vec![
-        row("bf16 weights, bf16 FLOPs", "240", critical_batch(FLOPS, 2.0), of(16, Dtype::Bf16)),
-        row("int8 weights, bf16 FLOPs", "120", critical_batch(FLOPS, 1.0), of(8, Dtype::Bf16)),
-        row("int8 weights, int8 FLOPs", "240", critical_batch(2.0 * FLOPS, 1.0), of(8, Dtype::Int8)),
+        row("bf16 weights, bf16 FLOPs", "240", critical_batch(FLOPS, 2.0), batch_of(16, Dtype::Bf16)),
+        row("int8 weights, bf16 FLOPs", "120", critical_batch(FLOPS, 1.0), batch_of(8, Dtype::Bf16)),
+        row("int8 weights, int8 FLOPs", "240", critical_batch(2.0 * FLOPS, 1.0), batch_of(8, Dtype::Int8)),
     ])
 }
 
@@ -239,43 +241,43 @@ fn batch(kind: FormatPair, chips: u64) -> f64 {
 }
 
 fn topologies(catalog: &Catalog) -> Result<Vec<Claim>> {
-    let said = [
+    let table = [
         ["140GB", "324KB", "9", "16", "116GB", "43"],
         ["70GB", "162KB", "5", "8", "58GB", "43"],
         ["35GB", "81KB", "3", "4", "29GB", "43"],
     ];
     let s = TOPOLOGIES;
     let mut all = Vec::new();
-    for (kind, said) in KINDS.into_iter().zip(said) {
+    for (kind, table) in KINDS.into_iter().zip(table) {
         let d = serving(catalog, kind.name, kind.chips)?;
-        let held = held(&d, 8192, 1);
+        let memory = held(&d, 8192, 1);
         let words = |what: &str| format!("{}: {what}", kind.name);
         let left = (d.accelerator.memory_bytes * kind.chips).saturating_sub(d.weight_bytes);
         let parameters =
             if kind.bytes < 2.0 { "ours keeps embedding and lm_head at 16 bits" } else { "70.55e9" };
         let holding = "ours with one sequence of 8192";
         all.extend([
-            Claim::new(s, words("parameters"), said[0], "GB")
+            Claim::new(s, words("parameters"), table[0], "GB")
                 .recomputed(PARAMETERS * kind.bytes / 1e9)
-                .roofcast(held.weight_bytes.as_f64() / 1e9)
+                .roofcast(memory.weight_bytes.as_f64() / 1e9)
                 .is(Exact, parameters),
-            Claim::new(s, words("KV per token"), said[1], "kB")
+            Claim::new(s, words("KV per token"), table[1], "kB")
                 .recomputed(kv_bytes(kind.bytes) / 1e3)
-                .roofcast(held.kv_bytes_per_token.as_f64() / 1e3)
+                .roofcast(memory.kv_bytes_per_token.as_f64() / 1e3)
                 .is(Unit, "2 × 162 and the like: neither kB nor KiB"),
-            Claim::new(s, words("fewest chips"), said[2], "chips")
+            Claim::new(s, words("fewest chips"), table[2], "chips")
                 .recomputed(chips_for(PARAMETERS * kind.bytes))
-                .roofcast(number(held.min_accelerators))
+                .roofcast(number(memory.min_accelerators))
                 .is(Exact, holding),
-            Claim::new(s, words("topology"), said[3], "chips")
+            Claim::new(s, words("topology"), table[3], "chips")
                 .recomputed(chips_for(PARAMETERS * kind.bytes).log2().ceil().exp2())
-                .roofcast(number(held.smallest_topology.as_ref().map(|t| t.count))),
-            Claim::new(s, words("free HBM"), said[4], "GB")
+                .roofcast(number(memory.smallest_topology.as_ref().map(|t| t.count))),
+            Claim::new(s, words("free HBM"), table[4], "GB")
                 .recomputed(free(kind, kind.chips) / 1e9)
                 .roofcast(left.as_f64() / 1e9),
-            Claim::new(s, words("largest batch"), said[5], "batch")
+            Claim::new(s, words("largest batch"), table[5], "batch")
                 .recomputed(batch(kind, kind.chips))
-                .roofcast(held.max_batch as f64)
+                .roofcast(memory.max_batch as f64)
                 .is(Exact, "ours with the exact parameters"),
         ]);
     }
@@ -365,7 +367,9 @@ fn prefill_s() -> f64 {
 
 /// Claims on pages: B·(P + G)/G and its parts.
 fn pages() -> Vec<Claim> {
-    let (b, p, g) = (32.0, 8192.0, 4096.0);
+    let b = 32.0;
+    let p = 8192.0;
+    let g = 4096.0;
     let row = |words: &str, said: &str, unit: &'static str, value: f64, verdict: SeedVerdict, why: &str| {
         Claim::new(PAGES, words, said, unit).recomputed(value).roofcast(value).is(verdict, why)
     };

@@ -88,15 +88,16 @@ pub(super) fn max_tokens(endpoint: Endpoint, fields: &Fields) -> Result<Option<u
 
 /// Reads the least tokens of an answer, which may not exceed `max_tokens`.
 pub(super) fn min_tokens(fields: &Fields, max_tokens: Option<u64>) -> Result<u64, Refusal> {
-    let least = fields.integer("min_tokens")?.unwrap_or(0);
-    let found = u64::try_from(least)
-        .map_err(|_| Refusal::bad(format!("min_tokens must be greater than or equal to 0, got {least}.")))?;
-    match max_tokens.filter(|most| found > *most) {
+    let given = fields.integer("min_tokens")?.unwrap_or(0);
+    let min_tokens = u64::try_from(given)
+        .map_err(|_| Refusal::bad(format!("min_tokens must be greater than or equal to 0, got {given}.")))?;
+    match max_tokens.filter(|most| min_tokens > *most) {
         Some(most) => {
-            let message = format!("min_tokens must be less than or equal to max_tokens={most}, got {found}.");
+            let message =
+                format!("min_tokens must be less than or equal to max_tokens={most}, got {min_tokens}.");
             Err(Refusal::bad(message))
         }
-        None => Ok(found),
+        None => Ok(min_tokens),
     }
 }
 
@@ -127,13 +128,13 @@ pub(super) fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usi
     if let Some(found) = fields.get(field).filter(|found| !found.is_number() && !found.is_boolean()) {
         return Err(Refusal::value(field, found, &format!("`{field}` must be an integer.")));
     }
-    let asked = fields.integer(field)?;
-    if let Some(found) = asked.filter(|found| *found < -1) {
+    let requested = fields.integer(field)?;
+    if let Some(found) = requested.filter(|found| *found < -1) {
         let message = format!("`{field}` must be a positive value or -1.");
         return Err(Refusal::value(field, &found.into(), &message));
     }
     if endpoint == Endpoint::Chat && !fields.flag("logprobs")?.unwrap_or(false) {
-        return match asked.unwrap_or(0) {
+        return match requested.unwrap_or(0) {
             0 => Ok(None),
             _ => {
                 let message = "when using `top_logprobs`, `logprobs` must be set to true.";
@@ -141,7 +142,7 @@ pub(super) fn logprobs(endpoint: Endpoint, fields: &Fields) -> Result<Option<usi
             }
         };
     }
-    match asked.or((endpoint == Endpoint::Chat).then_some(0)) {
+    match requested.or((endpoint == Endpoint::Chat).then_some(0)) {
         Some(count) if !(0..=MOST_LOGPROBS).contains(&count) => {
             let message = format!(
                 "Requested sample logprobs of {count}, which is greater than max allowed: {MOST_LOGPROBS}"
@@ -213,8 +214,8 @@ mod tests {
             for case in cases.trim().lines() {
                 let [more, message, param] =
                     case.splitn(3, " |").map(str::trim).collect::<Vec<_>>().try_into().unwrap();
-                let found = refused(endpoint, &serde_json::from_str(more).unwrap());
-                assert_eq!((found.0.as_str(), found.1.as_str()), (message, param), "{case}");
+                let refusal = refused(endpoint, &serde_json::from_str(more).unwrap());
+                assert_eq!((refusal.0.as_str(), refusal.1.as_str()), (message, param), "{case}");
             }
         }
     }
@@ -222,16 +223,16 @@ mod tests {
     /// The messages are pydantic 2's, because vLLM validates bodies with pydantic.
     #[test]
     fn values_of_another_kind_are_refused() {
-        let found = refused(Endpoint::Completions, &json!({"max_tokens": "four"}));
+        let wrong_kind = refused(Endpoint::Completions, &json!({"max_tokens": "four"}));
         let message = "1 validation error:\n  {'type': 'int_parsing', 'loc': 'body.max_tokens', 'msg': 'Input should be a \
                        valid integer, unable to parse string as an integer', 'input': 'four'}";
-        assert_eq!((found.0.as_str(), found.1.as_str()), (message, "body.max_tokens"));
-        let found = refused(Endpoint::Completions, &json!({"stop": ["a", "b", "c", "d", "e"]}));
+        assert_eq!((wrong_kind.0.as_str(), wrong_kind.1.as_str()), (message, "body.max_tokens"));
+        let refusal = refused(Endpoint::Completions, &json!({"stop": ["a", "b", "c", "d", "e"]}));
         let message = "2 validation errors:\n  {'type': 'string_type', 'loc': 'body.stop', 'msg': 'Input should be a valid \
                        string', 'input': '<list of 5 items>'}\n  {'type': 'too_long', 'loc': 'body.stop', 'msg': 'List \
                        should have at most 4 items after validation, not 5', 'input': '<list of 5 items>', 'ctx': \
                        {'field_type': 'List', 'max_length': 4, 'actual_length': 5}}";
-        assert_eq!((found.0.as_str(), found.1.as_str()), (message, "body.stop"));
+        assert_eq!((refusal.0.as_str(), refusal.1.as_str()), (message, "body.stop"));
     }
 
     /// Bounds are inclusive, and strings and numbers are converted as pydantic converts them.

@@ -20,9 +20,9 @@ impl Ask {
             None | Some("float") => false,
             Some("base64") => true,
             Some(other) => {
-                let found = Value::from(other);
+                let given = Value::from(other);
                 let reason = "Input should be 'float' or 'base64'";
-                return Err(Refusal::field("encoding_format", "literal_error", reason, &found));
+                return Err(Refusal::field("encoding_format", "literal_error", reason, &given));
             }
         };
         let dimensions = at_least(fields, "dimensions", 1)?;

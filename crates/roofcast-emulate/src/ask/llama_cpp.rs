@@ -12,13 +12,13 @@ impl Ask {
     /// Reads a body of `/completion`; an `n_predict` below 0 means no bound, and with 0 one token is
     /// generated.
     pub(super) fn llama_completion(fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
-        let most = fields.integer("n_predict")?.or(fields.integer("max_tokens")?);
+        let limit = fields.integer("n_predict")?.or(fields.integer("max_tokens")?);
         let prompts = prompts("prompt", fields.need("prompt")?, tokenizer)?;
         if prompts.len() > 1 && fields.flag("stream")?.unwrap_or(false) {
             return Err(Refusal::bad("A stream has one prompt."));
         }
         Ok(Ask {
-            max_tokens: most.and_then(|most| u64::try_from(most).ok()).map(|most| most.max(1)),
+            max_tokens: limit.and_then(|limit| u64::try_from(limit).ok()).map(|limit| limit.max(1)),
             stop: many_stops(fields, "stop")?,
             ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
             seed: fields.integer("seed")?.unwrap_or(0) as u64,

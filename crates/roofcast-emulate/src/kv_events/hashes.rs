@@ -60,11 +60,14 @@ mod tests {
         let first = root(SEED);
         assert_eq!(hex(&first), "9bd96a485ad84efdafb72ee48a1d7a69bcead0f8f0433173941b276b9581eef0");
         let tokens = |from: u32| (from..from + 128).map(|i| (i * 7919 + 13) % 152_064);
-        let one = block(&first, tokens(0), None);
-        let two = block(&one, tokens(128), None);
-        assert_eq!(hex(&one), "3c922374e6fe67f3c64e75b88a3b8bd6185b538f7019674b72aefbf8dd8754f8");
+        let first_hash = block(&first, tokens(0), None);
+        let two = block(&first_hash, tokens(128), None);
+        assert_eq!(hex(&first_hash), "3c922374e6fe67f3c64e75b88a3b8bd6185b538f7019674b72aefbf8dd8754f8");
         assert_eq!(hex(&two), "2e69fa8c8aebe362593b51b8b212f1aeb45f9bb56c4258c0bf2a94f1e384e2a5");
-        assert_eq!((short(&one), short(&two)), (8_263_819_412_558_533_880, 13_774_986_176_891_249_317));
+        assert_eq!(
+            (short(&first_hash), short(&two)),
+            (8_263_819_412_558_533_880, 13_774_986_176_891_249_317)
+        );
     }
 
     /// Results of vLLM's functions with the seed "0" for tokens 1000 to 1127, without and with a `cache_salt`.

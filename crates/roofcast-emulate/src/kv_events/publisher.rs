@@ -48,7 +48,7 @@ pub(crate) async fn publish(endpoints: Endpoints) -> Result<(Outbox, Vec<String>
     let (sender, mut inbox) = mpsc::unbounded_channel::<Vec<Told>>();
     let answers = endpoints.replay.is_some();
     tokio::spawn(async move {
-        let mut kept: VecDeque<(u64, Bytes)> = VecDeque::new();
+        let mut replayable: VecDeque<(u64, Bytes)> = VecDeque::new();
         let mut next = 0;
         loop {
             tokio::select! {
@@ -60,15 +60,15 @@ pub(crate) async fn publish(endpoints: Endpoints) -> Result<(Outbox, Vec<String>
                     if let Ok(message) = ZmqMessage::try_from(Vec::from(frames)) {
                         drop(publisher.send(message).await);
                     }
-                    kept.push_back((next, batch));
-                    if kept.len() > endpoints.kept {
-                        kept.pop_front();
+                    replayable.push_back((next, batch));
+                    if replayable.len() > endpoints.kept {
+                        replayable.pop_front();
                     }
                     next += 1;
                 }
                 asked = replay.recv(), if answers => {
                     let Ok(asked) = asked else { continue };
-                    drop(again(&mut replay, &asked.into_vec(), &kept).await);
+                    drop(again(&mut replay, &asked.into_vec(), &replayable).await);
                 }
             }
         }

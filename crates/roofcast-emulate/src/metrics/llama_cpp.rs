@@ -32,7 +32,8 @@ impl Metrics {
     }
 
     fn totals(&self) -> Totals {
-        let (all, [_, prefill, decode]) = (self.all(), &self.phases);
+        let all = self.all();
+        let [_, prefill, decode] = &self.phases;
         Totals {
             tokens: [all.prompt.saturating_sub(self.counts.prompt_cached), all.generated],
             seconds: [prefill.sum(), decode.sum()],
@@ -45,10 +46,11 @@ impl Metrics {
         let [_, prefill, decode] = &self.phases;
         let computed = all.prompt - self.counts.prompt_cached;
         // A scrape empties the server's buckets, so that both rates count from the last one.
-        let (now, last) = (self.totals(), &self.scraped);
+        let now = self.totals();
+        let last = &self.scraped;
         let rate = |index: usize| {
-            let (tokens, seconds) =
-                (now.tokens[index] - last.tokens[index], now.seconds[index] - last.seconds[index]);
+            let tokens = now.tokens[index] - last.tokens[index];
+            let seconds = now.seconds[index] - last.seconds[index];
             if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 }
         };
         let steps = self.lag.count();

@@ -124,7 +124,8 @@ impl Metrics {
     }
 
     fn show_counts(&self, text: &mut Exposition<'_>) {
-        let (c, all) = (&self.counts, self.all());
+        let c = &self.counts;
+        let all = self.all();
         let [looked_up, found] = c.external;
         let queried = "Tokens looked up in the prefix cache.";
         text.counter(("vllm:prefix_cache_queries", queried), c.queried);

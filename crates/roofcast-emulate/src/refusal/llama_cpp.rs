@@ -17,14 +17,14 @@ pub(super) fn too_long(input: u64, context: u64) -> Value {
 
 /// Error for a body that is not JSON because of the byte `found`, or because the body ends early.
 pub(super) fn no_json(found: Option<u8>, error: &serde_json::Error) -> Value {
-    let said = error.to_string();
-    let (context, expected) = if said.contains("key must be") {
+    let reason = error.to_string();
+    let (context, expected) = if reason.contains("key must be") {
         ("object key", "string literal")
-    } else if said.contains("`:`") {
+    } else if reason.contains("`:`") {
         ("object separator", "':'")
-    } else if said.contains("`}`") || said.contains("parsing an object") {
+    } else if reason.contains("`}`") || reason.contains("parsing an object") {
         ("object", "'}'")
-    } else if said.contains("`]`") || said.contains("parsing a list") {
+    } else if reason.contains("`]`") || reason.contains("parsing a list") {
         ("array", "']'")
     } else {
         ("value", "'[', '{', or a literal")

@@ -292,20 +292,21 @@ impl Driver {
     /// Publishes the changes that the step made to the prefix cache.
     fn tell_cache(&mut self) {
         let Some(kv_events) = &mut self.kv_events else { return };
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         for change in kv_events.changes(&mut self.engine) {
             match change {
                 Change::Stored { owner, first, contents } => {
                     if let Some(life) = self.here.get_mut(&owner) {
                         let chain = &mut life.chain;
-                        let (asked, adapter) = (&life.job.asked, life.job.adapter.as_deref());
-                        told.push(kv_events.store((asked, adapter), chain, first as usize, &contents));
+                        let request = &life.job.asked;
+                        let adapter = life.job.adapter.as_deref();
+                        events.push(kv_events.store((request, adapter), chain, first as usize, &contents));
                     }
                 }
-                Change::Removed { content } => told.extend(kv_events.remove(content)),
+                Change::Removed { content } => events.extend(kv_events.remove(content)),
             }
         }
-        kv_events.tell(told);
+        kv_events.tell(events);
     }
 
     /// Publishes the scheduling decisions of a step, when it begins.

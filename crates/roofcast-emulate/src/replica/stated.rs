@@ -91,7 +91,9 @@ impl Stated {
     fn take(&mut self, message: Message) {
         match message {
             Message::Arrive(job) => {
-                let (number, at, prompt) = (job.asked.number, job.asked.at, job.asked.prompt.len() as u64);
+                let number = job.asked.number;
+                let at = job.asked.at;
+                let prompt = job.asked.prompt.len() as u64;
                 let mut life = Life::new(job);
                 (life.admitted, life.runs) = (Some(at), true);
                 self.shared.metrics().admitted(prompt, 0, life.external(), false);

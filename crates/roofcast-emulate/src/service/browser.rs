@@ -23,11 +23,11 @@ pub(super) fn preflight(method: &Method, headers: &HeaderMap) -> Option<Response
         return None;
     }
     let mut response = whole(StatusCode::OK, "text/plain; charset=utf-8", Bytes::from_static(b"OK"));
-    let told = response.headers_mut();
-    told.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-    told.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+    let answer_headers = response.headers_mut();
+    answer_headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    answer_headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
     if let Some(asked) = headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
-        told.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+        answer_headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
     }
     Some(response)
 }

@@ -49,13 +49,14 @@ impl Service {
         match *method {
             Method::POST => {
                 let fields = Fields::parse(body)?;
-                let (found, count) = (fields.need("down")?, self.group.engines().len());
+                let given = fields.need("down")?;
+                let count = self.group.engines().len();
                 let index =
                     |value: &Value| usize::try_from(value.as_u64()?).ok().filter(|index| *index < count);
                 let down: Option<Vec<usize>> =
-                    found.as_array().and_then(|all| all.iter().map(index).collect());
+                    given.as_array().and_then(|all| all.iter().map(index).collect());
                 let accepted = format!("a list of numbers of engines, below {count}");
-                self.group.set_down(&down.ok_or_else(|| Refusal::value("down", found, &accepted))?);
+                self.group.set_down(&down.ok_or_else(|| Refusal::value("down", given, &accepted))?);
             }
             Method::DELETE => self.group.set_down(&[]),
             _ => {}
@@ -91,10 +92,10 @@ impl Service {
         let pace = self.group.pace();
         if *method == Method::POST {
             let fields = Fields::parse(body)?;
-            let found = fields.need("advance_seconds")?;
-            let seconds = found.as_f64().filter(|seconds| (0.0..=LONGEST_ADVANCE).contains(seconds));
+            let given = fields.need("advance_seconds")?;
+            let seconds = given.as_f64().filter(|seconds| (0.0..=LONGEST_ADVANCE).contains(seconds));
             let accepted = format!("seconds from 0 to {LONGEST_ADVANCE}");
-            let seconds = seconds.ok_or_else(|| Refusal::value("advance_seconds", found, &accepted))?;
+            let seconds = seconds.ok_or_else(|| Refusal::value("advance_seconds", given, &accepted))?;
             pace.iter().for_each(|pace| pace.advance(seconds));
         }
         Ok(said(&json!({ "seconds": pace.map(|pace| pace.now().seconds()) })))
@@ -121,9 +122,9 @@ impl Service {
     ) -> Option<HeaderValue> {
         let (usage, waiting) = engine.metrics().load();
         let pinned = self.pins.values();
-        let said = |name: &str, value: f64| pinned.get(name).copied().unwrap_or(value);
-        let usage = said("vllm:kv_cache_usage_perc", usage);
-        let waiting = said("vllm:num_requests_waiting", waiting);
+        let pinned_or = |name: &str, value: f64| pinned.get(name).copied().unwrap_or(value);
+        let usage = pinned_or("vllm:kv_cache_usage_perc", usage);
+        let waiting = pinned_or("vllm:num_requests_waiting", waiting);
         let text = match format.to_str().ok()?.to_ascii_lowercase().as_str() {
             "text" => format!(
                 "TEXT named_metrics.kv_cache_usage_perc={usage:?}, named_metrics.num_requests_waiting={waiting:?}"
@@ -143,11 +144,11 @@ impl Service {
             let message = format!("{field} must be {accepted}, got {found}.");
             Refusal::value(field, &Value::from(found), &message)
         };
-        let found = parameter(query, "level").next().unwrap_or("1");
-        let level = found.parse().ok().filter(|level| *level <= 2);
-        let level = level.ok_or_else(|| wrong("level", found, "0, 1 or 2"))?;
-        let found = parameter(query, "mode").next().unwrap_or("abort");
-        let mode = PauseMode::of(found).ok_or_else(|| wrong("mode", found, "abort, wait or keep"))?;
+        let level_text = parameter(query, "level").next().unwrap_or("1");
+        let level = level_text.parse().ok().filter(|level| *level <= 2);
+        let level = level.ok_or_else(|| wrong("level", level_text, "0, 1 or 2"))?;
+        let given = parameter(query, "mode").next().unwrap_or("abort");
+        let mode = PauseMode::of(given).ok_or_else(|| wrong("mode", given, "abort, wait or keep"))?;
         self.sleep.begin(level);
         let mut paused = Vec::new();
         for engine in self.group.engines() {

@@ -68,7 +68,8 @@ impl Service {
         };
         let admitted = self.admit(ask, headers, at)?;
         let outlet = Arc::new(Outlet::new(admitted.ask.prompts.len() * admitted.ask.n));
-        let (engine, in_flight) = (Arc::clone(&admitted.engine), self.in_flight(&admitted, &outlet, counted));
+        let engine = Arc::clone(&admitted.engine);
+        let in_flight = self.in_flight(&admitted, &outlet, counted);
         let answers = self.begin(&admitted, &outlet);
         let reply = self.reply(admitted, headers, answers);
         if let Some(fault) = fault.as_ref().filter(|fault| fault.stall_seconds > 0.0) {
@@ -118,7 +119,7 @@ impl Service {
         ask.priority = number("x-vllm-priority").unwrap_or(ask.priority);
         let model = self.model(ask.model.as_deref())?;
         let adapter = self.adapters.get(&model);
-        let most = self.bounds(&ask)?;
+        let bounds = self.bounds(&ask)?;
         let first = self.group.number((ask.prompts.len() * ask.n) as u64);
         let rank = number("x-data-parallel-rank").map(|rank| self.rank(rank)).transpose()?.flatten();
         let session = text("x-session-id").or(ask.user.as_deref());
@@ -128,22 +129,22 @@ impl Service {
         let engine = engine.ok_or_else(|| if self.is_dead() { Refusal::dead() } else { Refusal::busy() })?;
         let here = [engine.in_flight(), engine.queued_tokens()];
         // The order of the checks follows vLLM's `check_admission`.
-        let full = here.iter().zip(&self.settings.max_queued).position(|(here, most)| here >= most);
+        let full = here.iter().zip(&self.settings.max_queued).position(|(here, bounds)| here >= bounds);
         if let Some(reason) = full {
             engine.metrics().rejected(reason);
             return Err(Refusal::busy());
         }
-        Ok(Admitted { ask, model, adapter, engine, key, at, most, first })
+        Ok(Admitted { ask, model, adapter, engine, key, at, most: bounds, first })
     }
 
     /// The engine of a data-parallel rank; vLLM refuses an unknown rank, other servers ignore ranks.
     fn rank(&self, rank: i64) -> Result<Option<usize>, Refusal> {
         let count = self.group.engines().len();
-        let found = usize::try_from(rank).ok().filter(|rank| *rank < count);
-        if found.is_none() && self.settings.dialect == Dialect::Vllm {
+        let rank_index = usize::try_from(rank).ok().filter(|rank| *rank < count);
+        if rank_index.is_none() && self.settings.dialect == Dialect::Vllm {
             return Err(Refusal::bad(format!("data_parallel_rank {rank} is out of range [0, {count}).")));
         }
-        Ok(found)
+        Ok(rank_index)
     }
 
     fn in_flight(&self, admitted: &Admitted, outlet: &Arc<Outlet>, counted: Counted) -> InFlight {
@@ -164,22 +165,23 @@ impl Service {
         let mut answers = Vec::with_capacity(choices);
         for choice in 0..choices {
             let index = choice / ask.n;
-            let (prompt, most) = (&ask.prompts[index], admitted.most[index]);
-            let answer = self.author.answer(ask, prompt, choice % ask.n, most);
+            let prompt = &ask.prompts[index];
+            let bound = admitted.most[index];
+            let answer = self.author.answer(ask, prompt, choice % ask.n, bound);
             let facts = Facts {
-                max_tokens: most,
+                max_tokens: bound,
                 stops: answer.stops,
                 streams: ask.stream,
                 choices: ((choice + 1) % ask.n == 0).then_some(ask.n as u64),
             };
             let tokens = prompt.len() as u64;
             let comes = ask.kv_transfer.do_remote_prefill;
-            let asked = OnlineRequest {
+            let request = OnlineRequest {
                 number: admitted.first + choice as u64,
                 at: if comes { *at + self.travel(tokens) } else { *at },
                 prompt: Arc::clone(prompt),
                 output: Arc::clone(&answer.tokens),
-                max_tokens: most,
+                max_tokens: bound,
                 ignore_eos: ask.ignore_eos,
                 priority: ask.priority,
                 transferred: if comes { tokens } else { 0 },
@@ -188,7 +190,7 @@ impl Service {
             answers.push(answer);
             let adapter = admitted.adapter.clone();
             let outlet = Arc::clone(outlet);
-            let job = Job { asked, since: *at, outlet, choice, facts, adapter, onward: None };
+            let job = Job { asked: request, since: *at, outlet, choice, facts, adapter, onward: None };
             self.group.send(engine, job, admitted.key);
         }
         answers

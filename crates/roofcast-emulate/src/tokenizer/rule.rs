@@ -64,20 +64,20 @@ impl Tokenizer for Rule {
 
 /// Appends the tokens of a text.
 fn encode(text: &str, into: &mut Vec<u32>) {
-    let mut held = Held::default();
+    let mut word = Held::default();
     for c in text.chars() {
         if !c.is_ascii() {
-            held.end(into);
+            word.end(into);
             into.push(CHARACTERS + c as u32);
             continue;
         }
-        if c.is_ascii_whitespace() || held.length == OFFSETS.len() {
-            held.end(into);
+        if c.is_ascii_whitespace() || word.length == OFFSETS.len() {
+            word.end(into);
         }
-        held.number = held.number << 7 | c as u32;
-        held.length += 1;
+        word.number = word.number << 7 | c as u32;
+        word.length += 1;
     }
-    held.end(into);
+    word.end(into);
 }
 
 /// ASCII characters that are not a whole token yet.
@@ -102,9 +102,9 @@ fn decode(token: u32, into: &mut String) -> bool {
         return true;
     }
     if token >= CHARACTERS {
-        let found = char::from_u32(token - CHARACTERS).filter(|c| !c.is_ascii());
-        into.extend(found);
-        return found.is_some();
+        let character = char::from_u32(token - CHARACTERS).filter(|c| !c.is_ascii());
+        into.extend(character);
+        return character.is_some();
     }
     if token >= ASCII_END {
         return false;
@@ -144,16 +144,17 @@ mod tests {
             prop_assert_eq!(Rule.text(&tokens(&text)), text.clone());
             prop_assert_eq!(Rule.pieces(&tokens(&text)).concat(), text);
             // Any id is either a token that encodes back to itself, or not a token.
-            let mut one = String::new();
-            if decode(more, &mut one) && !one.is_empty() {
-                prop_assert!(one.len() <= 4);
+            let mut decoded = String::new();
+            if decode(more, &mut decoded) && !decoded.is_empty() {
+                prop_assert!(decoded.len() <= 4);
             }
         }
 
         /// Appending to a text leaves all its tokens except the last unchanged, so that prefixes are shared.
         #[test]
         fn prefixes_share_tokens(text in "[ -~]{1,60}", more in "[ -~]{0,20}") {
-            let (whole, part) = (tokens(&format!("{text}{more}")), tokens(&text));
+            let whole = tokens(&format!("{text}{more}"));
+            let part = tokens(&text);
             prop_assert_eq!(&whole[..part.len() - 1], &part[..part.len() - 1]);
         }
     }

@@ -38,8 +38,8 @@ impl Vocabulary {
         // Truncation is meant for training batches; a server must count all tokens.
         library.with_truncation(None).map_err(|e| wrong(e.to_string()))?;
         library.with_padding(None);
-        let held = |mark: &str| mark.trim().is_empty() || library.token_to_id(mark.trim()).is_some();
-        let marks = SPECIAL.into_iter().find(|marks| marks.iter().all(|mark| held(mark)));
+        let is_known = |mark: &str| mark.trim().is_empty() || library.token_to_id(mark.trim()).is_some();
+        let marks = SPECIAL.into_iter().find(|marks| marks.iter().all(|mark| is_known(mark)));
         let vocabulary = Vocabulary { marks: marks.unwrap_or(PLAIN), library };
         let says = |word: &str| vocabulary.encode(word).is_ok_and(|tokens| !tokens.is_empty());
         if !words().any(says) {
@@ -49,9 +49,10 @@ impl Vocabulary {
     }
 
     fn cut(&self, text: &str, special: bool) -> Encoded {
-        let found = self.library.encode_fast(text, special);
-        let found = found.map_err(|e| Refusal::bad(format!("The prompt could not be tokenized: {e}")))?;
-        Ok(found.get_ids().to_vec())
+        let encoded = self.library.encode_fast(text, special);
+        let encoding =
+            encoded.map_err(|e| Refusal::bad(format!("The prompt could not be tokenized: {e}")))?;
+        Ok(encoding.get_ids().to_vec())
     }
 
     fn decode(&self, tokens: &[u32], skip_special_tokens: bool) -> String {
@@ -98,7 +99,9 @@ impl Tokenizer for Vocabulary {
     /// text is complete.
     fn pieces(&self, tokens: &[u32]) -> Vec<String> {
         let mut pieces = Vec::with_capacity(tokens.len());
-        let (mut from, mut out, mut before) = (0, 0, 0);
+        let mut from = 0;
+        let mut out = 0;
+        let mut before = 0;
         for end in 1..=tokens.len() {
             let text = self.text(&tokens[from..end]);
             // A text that ends within a character waits until the character is complete.

@@ -27,9 +27,9 @@ impl Reply {
                 json!({"index": index, "object": "embedding", "embedding": embedding})
             })
             .collect();
-        let asked: u64 = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
+        let prompt_tokens: u64 = self.ask.prompts.iter().map(|p| p.len() as u64).sum();
         json!({"id": self.id, "object": "list", "created": self.created, "model": self.model, "data": data,
-            "usage": {"prompt_tokens": asked, "total_tokens": asked, "completion_tokens": 0,
+            "usage": {"prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens, "completion_tokens": 0,
                 "prompt_tokens_details": null}})
     }
 }
@@ -86,9 +86,9 @@ mod tests {
 
     #[test]
     fn vectors_have_length_one_and_tell_prompts_apart() {
-        let one = vector(&[1, 2, 3], 64);
-        let length: f32 = one.iter().map(|v| v * v).sum();
+        let embedding = vector(&[1, 2, 3], 64);
+        let length: f32 = embedding.iter().map(|v| v * v).sum();
         assert!((length - 1.0).abs() < 1e-5, "{length}");
-        assert!(one == vector(&[1, 2, 3], 64) && one != vector(&[1, 2, 4], 64));
+        assert!(embedding == vector(&[1, 2, 3], 64) && embedding != vector(&[1, 2, 4], 64));
     }
 }

@@ -10,9 +10,11 @@ use std::ops::Range;
 impl Reply {
     /// The final object of a choice; in a stream, without the text, which was sent already.
     fn llama_end(&self, choice: usize, out: &Out) -> Value {
-        let (ask, answer) = (&self.ask, &self.answers[choice]);
-        let (said, asked) = (answer.tokens.len() as u64, self.prompt(choice).len() as u64);
-        let most = ask.max_tokens.map_or(-1, |most| most as i64);
+        let ask = &self.ask;
+        let answer = &self.answers[choice];
+        let output_tokens = answer.tokens.len() as u64;
+        let prompt_tokens = self.prompt(choice).len() as u64;
+        let max_tokens = ask.max_tokens.map_or(-1, |most| most as i64);
         let (text, tokens) =
             if ask.stream { ("", Vec::new()) } else { (&*answer.text, answer.tokens.to_vec()) };
         let kind = match (answer.stops, &answer.stop_reason) {
@@ -21,14 +23,14 @@ impl Reply {
             (true, None) => "eos",
             _ => "limit",
         };
-        let settings = json!({"seed": ask.seed, "temperature": 1.0, "stop": ask.stop, "max_tokens": most,
-            "n_predict": most, "ignore_eos": ask.ignore_eos, "stream": ask.stream});
+        let settings = json!({"seed": ask.seed, "temperature": 1.0, "stop": ask.stop, "max_tokens": max_tokens,
+            "n_predict": max_tokens, "ignore_eos": ask.ignore_eos, "stream": ask.stream});
         json!({
             "index": choice, "content": text, "tokens": tokens, "id_slot": 0, "stop": true, "model": self.model,
-            "tokens_predicted": said, "tokens_evaluated": asked, "generation_settings": settings,
+            "tokens_predicted": output_tokens, "tokens_evaluated": prompt_tokens, "generation_settings": settings,
             "prompt": self.prompt_text(choice), "has_new_line": answer.text.contains('\n'),
             "truncated": false, "stop_type": kind, "stopping_word": answer.stop_reason.as_deref().unwrap_or_default(),
-            "tokens_cached": (asked + said).saturating_sub(1), "timings": timings(asked, said, out),
+            "tokens_cached": (prompt_tokens + output_tokens).saturating_sub(1), "timings": timings(prompt_tokens, output_tokens, out),
         })
     }
 

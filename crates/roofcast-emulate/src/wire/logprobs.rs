@@ -19,8 +19,8 @@ pub(crate) struct Echoed {
 impl Echoed {
     /// The echoed prompts of a request; empty if it asks for none.
     pub(crate) fn all(ask: &Ask, tokenizer: &dyn Tokenizer) -> Vec<Echoed> {
-        let asked = ask.echo && ask.logprobs.is_some();
-        let prompts = ask.prompts.iter().filter(|_| asked);
+        let lists_prompts = ask.echo && ask.logprobs.is_some();
+        let prompts = ask.prompts.iter().filter(|_| lists_prompts);
         prompts
             .map(|prompt| {
                 let pieces = tokenizer.pieces(prompt);
@@ -70,7 +70,8 @@ impl Reply {
         let answer = &self.answers[choice];
         let entry = |token: &str, p: f64| json!({"token": token, "logprob": p, "bytes": token.as_bytes()});
         let token = |index: usize| {
-            let (text, p) = (answer.token_text(index), logprob(answer.tokens[index], 0));
+            let text = answer.token_text(index);
+            let p = logprob(answer.tokens[index], 0);
             let first = (beside > 0).then(|| entry(text, p));
             let rest = others(answer.tokens[index], beside).map(|(text, p)| entry(&text, p));
             let mut token = entry(text, p);

@@ -17,8 +17,8 @@ impl Reply {
     }
 
     fn anthropic_usage(&self, said: u64, cached: u64) -> Value {
-        let asked: u64 = self.ask.prompts.iter().map(|prompt| prompt.len() as u64).sum();
-        json!({"input_tokens": asked - cached.min(asked), "output_tokens": said,
+        let prompt_tokens: u64 = self.ask.prompts.iter().map(|prompt| prompt.len() as u64).sum();
+        json!({"input_tokens": prompt_tokens - cached.min(prompt_tokens), "output_tokens": said,
             "cache_creation_input_tokens": 0, "cache_read_input_tokens": cached})
     }
 

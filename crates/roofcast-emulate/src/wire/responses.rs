@@ -21,14 +21,14 @@ impl Reply {
 
     /// The response object, in progress or final.
     fn shell(&self, status: &str, output: Vec<Value>, usage: Value) -> Value {
-        let most = self.ask.max_tokens;
+        let max_output_tokens = self.ask.max_tokens;
         let incomplete =
             if status == "incomplete" { json!({"reason": "max_output_tokens"}) } else { Value::Null };
         json!({
             "id": self.id, "created_at": self.created, "incomplete_details": incomplete, "instructions": null,
             "metadata": null, "model": self.model, "object": "response", "output": output,
             "parallel_tool_calls": true, "temperature": 1.0, "tool_choice": "auto", "tools": [], "top_p": 1.0,
-            "background": false, "max_output_tokens": most, "max_tool_calls": null, "previous_response_id": null,
+            "background": false, "max_output_tokens": max_output_tokens, "max_tool_calls": null, "previous_response_id": null,
             "prompt": null, "reasoning": null, "service_tier": "auto", "status": status, "text": null,
             "top_logprobs": null, "truncation": "disabled", "usage": usage, "user": self.ask.user, "error": null,
         })
@@ -47,10 +47,10 @@ impl Reply {
         let answer = self.answers.first();
         let (text, said) =
             answer.map_or(("", 0), |answer| (answer.text.as_str(), answer.tokens.len() as u64));
-        let asked: u64 = self.ask.prompts.iter().map(|prompt| prompt.len() as u64).sum();
+        let input_tokens: u64 = self.ask.prompts.iter().map(|prompt| prompt.len() as u64).sum();
         let cached: u64 = out.iter().map(|out| out.cached).sum();
-        let usage = json!({"input_tokens": asked, "input_tokens_details": {"cached_tokens": cached},
-            "output_tokens": said, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": asked + said});
+        let usage = json!({"input_tokens": input_tokens, "input_tokens_details": {"cached_tokens": cached},
+            "output_tokens": said, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": input_tokens + said});
         self.shell(self.status(), vec![self.item("completed", vec![self.part(text)])], usage)
     }
 
@@ -78,7 +78,8 @@ impl Reply {
     pub(super) fn end_response(&self, out: &[Out], deltas: usize, into: &mut Vec<u8>) {
         let Some(answer) = self.answers.first() else { return };
         let next = 4 + deltas;
-        let (id, text) = (self.message_id(), &answer.text);
+        let id = self.message_id();
+        let text = &answer.text;
         let done =
             json!({"item_id": id, "output_index": 0, "content_index": 0, "text": text, "logprobs": []});
         event(into, "response.output_text.done", next, done);

@@ -30,8 +30,8 @@ impl Accelerator {
     /// Watts by bottleneck; `None` if the board power is unknown.
     pub fn watts(&self) -> Option<Watts> {
         let board = self.power_w?;
-        let most = self.power_limit_w.unwrap_or(board);
-        Some(Watts { computing: most, moving: (MOVING * board).min(most), waiting: WAITING * board })
+        let limit = self.power_limit_w.unwrap_or(board);
+        Some(Watts { computing: limit, moving: (MOVING * board).min(limit), waiting: WAITING * board })
     }
 
     /// The most watts: the power limit, or the board power.

@@ -80,8 +80,8 @@ impl Line {
 
     /// The label with the numbers of drafts that have figures.
     fn offered(&self) -> String {
-        let most = numbers(&self.kept).count();
-        let drafts = if most > 0 { format!("1 to {most}") } else { self.drafts.replace(' ', ", ") };
+        let positions = numbers(&self.kept).count();
+        let drafts = if positions > 0 { format!("1 to {positions}") } else { self.drafts.replace(' ', ", ") };
         format!("\"{}\" ({drafts} drafts)", self.label())
     }
 }
@@ -95,21 +95,22 @@ pub fn acceptance(model: &str, drafts: u64, asked: &str) -> Result<PublishedAcce
     let refused = |found: String, accepted: String| {
         Err(Error::field("engine.speculative", "acceptance", found, accepted))
     };
-    let own: Vec<&Line> = lines()?.iter().filter(|line| names(line, model)).collect();
-    if own.is_empty() {
+    let of_model: Vec<&Line> = lines()?.iter().filter(|line| names(line, model)).collect();
+    if of_model.is_empty() {
         let mut all: Vec<&str> = lines()?.iter().map(|line| line.model.as_str()).collect();
         all.dedup();
         let accepted = format!("acceptance_rate, or a model with published figures: {}", all.join(", "));
         return refused(format!("{asked:?} with {model}"), accepted);
     }
-    let fitting = own.iter().find_map(|line| Some((line, line.kept(drafts).filter(|_| line.is(asked))?)));
+    let fitting =
+        of_model.iter().find_map(|line| Some((line, line.kept(drafts).filter(|_| line.is(asked))?)));
     match fitting {
         Some((line, kept)) => {
             let origin = format!("{} ({})", line.label(), line.source);
             Ok(PublishedAcceptance { kept, origin })
         }
         None => {
-            let offered: Vec<String> = own.iter().map(|line| line.offered()).collect();
+            let offered: Vec<String> = of_model.iter().map(|line| line.offered()).collect();
             let accepted = format!("{PUBLISHED}, or of {model}: {}", offered.join("; "));
             refused(format!("{asked:?} with {drafts} drafts"), accepted)
         }
@@ -122,21 +123,22 @@ pub fn acceptance(model: &str, drafts: u64, asked: &str) -> Result<PublishedAcce
 pub fn kept_at_length(length: f64, drafts: u64) -> Vec<f64> {
     /// Halvings after which the bounds of the rate are neighbouring floating-point numbers.
     const HALVINGS: u32 = 60;
-    let kept = |rate: f64| (1..=drafts as i32).map(move |place| libm::pow(rate, f64::from(place)));
-    let (mut low, mut high) = (0.0, 1.0);
+    let rates = |rate: f64| (1..=drafts as i32).map(move |place| libm::pow(rate, f64::from(place)));
+    let mut low = 0.0;
+    let mut high = 1.0;
     for _ in 0..HALVINGS {
         let middle = (low + high) / 2.0;
-        if 1.0 + kept(middle).sum::<f64>() < length { low = middle } else { high = middle }
+        if 1.0 + rates(middle).sum::<f64>() < length { low = middle } else { high = middle }
     }
-    kept(high).collect()
+    rates(high).collect()
 }
 
 /// True if a line is about `model`, whatever its organisation and format.
 fn names(line: &Line, model: &str) -> bool {
-    let own = model.rsplit('/').next().unwrap_or(model);
-    let upper = own.to_ascii_uppercase();
+    let short_name = model.rsplit('/').next().unwrap_or(model);
+    let upper = short_name.to_ascii_uppercase();
     let format = FORMATS.iter().find(|format| upper.ends_with(*format));
-    let plain = format.map_or(own, |format| &own[..own.len() - format.len()]);
+    let plain = format.map_or(short_name, |format| &short_name[..short_name.len() - format.len()]);
     canonical(plain) == canonical(&line.model)
 }
 
@@ -158,9 +160,9 @@ mod tests {
     /// Kimi-K3's rates by position for 7 drafts on coding: 87, 72 and 59 % of steps keep the first three.
     #[test]
     fn rates_by_position_are_taken_as_published() {
-        let found = acceptance("moonshotai/Kimi-K3", 3, "coding").unwrap();
-        assert_eq!(found.kept, [0.87, 0.72, 0.59]);
-        assert!(found.origin.starts_with("DSpark, coding (https://"), "{}", found.origin);
+        let published = acceptance("moonshotai/Kimi-K3", 3, "coding").unwrap();
+        assert_eq!(published.kept, [0.87, 0.72, 0.59]);
+        assert!(published.origin.starts_with("DSpark, coding (https://"), "{}", published.origin);
     }
 
     /// gpt-oss-20b with 3 drafts of EAGLE-3 on MT-Bench emits 2.70 tokens a step: 1 + p + p² + p³ = 2.70 has p = 0.7575:
@@ -168,11 +170,11 @@ mod tests {
     /// 0.7420 gives 1 + 0.7420 + 0.5506 + 0.4085 = 2.7011.
     #[test]
     fn a_length_is_one_rate_for_all_positions() {
-        let found = acceptance("openai/gpt-oss-20b", 3, "EAGLE-3, MT-Bench").unwrap();
-        let p = found.kept[0];
+        let published = acceptance("openai/gpt-oss-20b", 3, "EAGLE-3, MT-Bench").unwrap();
+        let p = published.kept[0];
         assert!((p - 0.7417).abs() < 3e-4, "{p}");
-        assert!((found.kept[1] - p * p).abs() < 1e-12 && (found.kept[2] - p * p * p).abs() < 1e-12);
-        assert!((1.0 + found.kept.iter().sum::<f64>() - 2.70).abs() < 1e-9);
+        assert!((published.kept[1] - p * p).abs() < 1e-12 && (published.kept[2] - p * p * p).abs() < 1e-12);
+        assert!((1.0 + published.kept.iter().sum::<f64>() - 2.70).abs() < 1e-9);
     }
 
     /// The first line of a model is its default; a checkpoint's format is not part of its name.
@@ -208,8 +210,8 @@ mod tests {
             assert_eq!(numbers(&line.drafts).count(), numbers(&line.lengths).count(), "{line:?}");
             for (drafts, length) in numbers(&line.drafts).zip(numbers(&line.lengths)) {
                 assert!(length >= 1.0 && length <= drafts + 1.0, "{line:?}");
-                let kept = line.kept(drafts as u64).unwrap();
-                assert!(kept.is_sorted_by(|a, b| a >= b) && kept.len() as f64 == drafts, "{line:?}");
+                let rates = line.kept(drafts as u64).unwrap();
+                assert!(rates.is_sorted_by(|a, b| a >= b) && rates.len() as f64 == drafts, "{line:?}");
             }
         }
     }

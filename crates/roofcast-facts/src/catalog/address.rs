@@ -108,8 +108,8 @@ mod tests {
             "https://",
             "https://huggingface.co/org/name/resolve/main/x-Q4_K_M.gguf",
         ] {
-            let told = repository(address).unwrap_err().to_string();
-            assert!(told.contains(address) && told.contains("accepted: "), "{told}");
+            let message = repository(address).unwrap_err().to_string();
+            assert!(message.contains(address) && message.contains("accepted: "), "{message}");
         }
     }
 }

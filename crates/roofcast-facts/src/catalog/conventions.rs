@@ -160,12 +160,13 @@ impl Conventions {
     pub(super) fn without_idle(&self, name: &str) -> String {
         let (organisation, own) = name.rsplit_once('/').map_or(("", name), |(o, own)| (o, own));
         let all = words(own);
-        let kept: Vec<_> = all.iter().enumerate().filter(|(i, w)| *i == 0 || !self.is_idle(w)).collect();
-        if kept.len() == all.len() {
+        let words_left: Vec<_> =
+            all.iter().enumerate().filter(|(i, w)| *i == 0 || !self.is_idle(w)).collect();
+        if words_left.len() == all.len() {
             return name.to_owned();
         }
-        let own = kept.into_iter().map(|(_, w)| w.as_str()).collect::<Vec<_>>().join("-");
-        if organisation.is_empty() { own } else { format!("{organisation}/{own}") }
+        let shortened = words_left.into_iter().map(|(_, w)| w.as_str()).collect::<Vec<_>>().join("-");
+        if organisation.is_empty() { shortened } else { format!("{organisation}/{shortened}") }
     }
 
     /// True for a word that changes no dimension: a tuning such as `chat`, or a month of release (`2507`, `250324`).
@@ -190,16 +191,16 @@ impl Conventions {
             return None;
         }
         let organisation = name.rsplit_once('/').map(|(before, _)| short(before).to_ascii_lowercase());
-        let found = words(short(name));
-        let of = |rule: &&ConventionRule| {
-            let own = |o: &String| organisation.as_deref() == Some(o.as_str());
-            (rule.organisations.is_empty() || rule.organisations.iter().any(own))
+        let name_words = words(short(name));
+        let applies = |rule: &&ConventionRule| {
+            let is_organisation = |o: &String| organisation.as_deref() == Some(o.as_str());
+            (rule.organisations.is_empty() || rule.organisations.iter().any(is_organisation))
                 && (rule.publishes.is_empty() || rule.covers(short(name)))
         };
-        let hit = self.formats.iter().filter(of).find_map(|rule| Some((rule, rule.at(&found)?)));
+        let hit = self.formats.iter().filter(applies).find_map(|rule| Some((rule, rule.at(&name_words)?)));
         let (rule, base) = match hit {
-            Some((rule, (at, length))) => (rule, self.rest(&found, at, length)),
-            None if name.contains(':') => (self.formats.iter().find(|r| r.tagged)?, found),
+            Some((rule, (at, length))) => (rule, self.rest(&name_words, at, length)),
+            None if name.contains(':') => (self.formats.iter().find(|r| r.tagged)?, name_words),
             None => return None,
         };
         let base = base.join("-");
@@ -221,11 +222,11 @@ impl Conventions {
     ) -> impl Iterator<Item = (String, &'static ConventionRule)> {
         let organisation = id.rsplit_once('/').map_or("", |(before, _)| before).to_ascii_lowercase();
         let name = short(id).to_owned();
-        let of = move |rule: &&ConventionRule| {
+        let publishes = move |rule: &&ConventionRule| {
             rule.organisations.contains(&organisation) && rule.covers(&name) && !name.ends_with("-Base")
         };
         let id = id.to_owned();
-        self.formats.iter().filter(of).map(move |rule| {
+        self.formats.iter().filter(publishes).map(move |rule| {
             let words = rule.words.first().map_or(String::new(), |words| words.to_ascii_uppercase());
             (format!("{id}-{words}"), rule)
         })
@@ -234,12 +235,12 @@ impl Conventions {
     /// Words that remain when the `length` words of the format at `at` are removed, together with words that carry no
     /// meaning next to a format.
     fn rest(&self, found: &[String], at: usize, length: usize) -> Vec<String> {
-        let kept = |index: usize, word: &String| {
+        let is_kept = |index: usize, word: &String| {
             let format = (at..at + length).contains(&index);
             let idle = index > 0 && self.beside.contains(word) || index > at && self.after.contains(word);
             !format && !idle
         };
-        found.iter().enumerate().filter(|(i, w)| kept(*i, w)).map(|(_, w)| w.clone()).collect()
+        found.iter().enumerate().filter(|(i, w)| is_kept(*i, w)).map(|(_, w)| w.clone()).collect()
     }
 }
 
@@ -249,7 +250,8 @@ fn is_date(word: &str) -> bool {
         return false;
     }
     let part = |from: usize| word[from..from + 2].parse::<u32>().unwrap_or(0);
-    let (month, day) = (|m: u32| (1..=12).contains(&m), |d: u32| (1..=31).contains(&d));
+    let month = |m: u32| (1..=12).contains(&m);
+    let day = |d: u32| (1..=31).contains(&d);
     let year = |y: u32| (22..=30).contains(&y);
     match word.len() {
         4 => year(part(0)) && month(part(2)) || month(part(0)) && day(part(2)) && part(0) < 13,

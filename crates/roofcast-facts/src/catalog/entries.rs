@@ -117,7 +117,8 @@ pub(super) struct Slot<T> {
 
 impl<T: Entry> Slot<T> {
     fn read(entry: T) -> Slot<T> {
-        let (id, aliases) = (entry.id().to_owned(), entry.aliases());
+        let id = entry.id().to_owned();
+        let aliases = entry.aliases();
         let lines = TableLines { file: "", text: "", entries: OnceLock::from(Ok(vec![entry])) };
         Slot {
             id: id.into(),
@@ -147,9 +148,9 @@ impl<T: Entry> Slot<T> {
         let TableLines { file, text, entries } = self.lines.as_ref();
         let place = || format!("catalog/{file}: {}", self.id);
         let parsed = entries.get_or_init(|| Ok(T::of(File::parse(&place(), text)?)));
-        let found = parsed.as_ref().map_err(Clone::clone)?.get(self.at);
+        let entry = parsed.as_ref().map_err(Clone::clone)?.get(self.at);
         let message = || format!("no [[{}]] there", T::TABLE);
-        found.ok_or_else(|| Error::Parse { place: place(), message: message() })
+        entry.ok_or_else(|| Error::Parse { place: place(), message: message() })
     }
 }
 
@@ -174,7 +175,8 @@ impl<T: Entry> Entries<T> {
         for text in tables(text, T::TABLE) {
             let head = Head::of(text);
             let Some(id) = quoted(head.id, b'\n').next() else {
-                let (place, message) = (format!("catalog/{file}"), format!("a [[{}]] without id", T::TABLE));
+                let place = format!("catalog/{file}");
+                let message = format!("a [[{}]] without id", T::TABLE);
                 return Err(Error::Parse { place, message });
             };
             let aliases = quoted(head.aliases, b']').chain(quoted(head.name, b'\n').take(1));
@@ -281,10 +283,10 @@ mod tests {
     #[test]
     fn tables_end_where_the_next_begins() {
         let text = "# head\n[[model]]\nid = \"a\"\naliases = [\n  \"b\",\n  \"c\",\n]\n[model.config]\nid = \"no\"\n[[model]]\nid = \"d\"\n";
-        let found = tables(text, "model");
-        assert_eq!(found.len(), 2);
-        assert!(found[0].ends_with("id = \"no\"\n") && found[1] == "[[model]]\nid = \"d\"\n");
-        let head = Head::of(found[0]);
+        let entries = tables(text, "model");
+        assert_eq!(entries.len(), 2);
+        assert!(entries[0].ends_with("id = \"no\"\n") && entries[1] == "[[model]]\nid = \"d\"\n");
+        let head = Head::of(entries[0]);
         assert_eq!(quoted(head.aliases, b']').collect::<Vec<_>>(), ["b", "c"]);
         // Keys of a sub-table do not belong to the entry.
         assert_eq!(quoted(head.id, b'\n').collect::<Vec<_>>(), ["a"]);

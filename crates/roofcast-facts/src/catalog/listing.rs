@@ -191,8 +191,8 @@ mod tests {
         changed.node_size = 3;
         mine.accelerators.add(changed);
         let lines = mine.listing().unwrap();
-        let found: Vec<_> =
+        let node_sizes: Vec<_> =
             lines.iter().filter(|l| l.line.id == "rtx-4090").map(|l| l.line.node_size).collect();
-        assert_eq!(found, [Some(8), Some(3)]);
+        assert_eq!(node_sizes, [Some(8), Some(3)]);
     }
 }

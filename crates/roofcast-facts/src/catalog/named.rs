@@ -59,10 +59,10 @@ impl NamedEntry<'_> {
                     let known = known.map(|(_, quantization)| quantization.clone());
                     let named = Quantization::named(weights, rule.kv_format()?);
                     let organisation = self.name.rsplit_once('/').map_or("", |(before, _)| before);
-                    let kept = conventions()?.kept(Some(organisation), &self.entry.id, weights.name());
-                    let kept = kept.filter(|_| known.is_none());
-                    model.assumptions.extend(kept.map(Kept::said));
-                    let named = named.keeping(kept.map_or(&[], |kept| &kept.modules));
+                    let exemption = conventions()?.kept(Some(organisation), &self.entry.id, weights.name());
+                    let unquantized = exemption.filter(|_| known.is_none());
+                    model.assumptions.extend(unquantized.map(Kept::said));
+                    let named = named.keeping(unquantized.map_or(&[], |unquantized| &unquantized.modules));
                     model.quantization = Some(known.unwrap_or(named));
                 }
             }
@@ -83,10 +83,10 @@ impl NamedEntry<'_> {
         let weights: WeightFormat = "nvfp4".parse()?;
         let known =
             model.published.iter().any(|(_, quantization)| quantization.format.name == weights.name());
-        let kept = conventions()?.kept(None, &self.entry.id, weights.name()).filter(|_| !known);
-        model.published.extend(
-            kept.map(|kept| (kept.like.clone(), Quantization::named(weights, None).keeping(&kept.modules))),
-        );
+        let unquantized = conventions()?.kept(None, &self.entry.id, weights.name()).filter(|_| !known);
+        model.published.extend(unquantized.map(|unquantized| {
+            (unquantized.like.clone(), Quantization::named(weights, None).keeping(&unquantized.modules))
+        }));
         Ok(())
     }
 
@@ -128,15 +128,15 @@ impl Catalog {
             return Ok(named);
         }
         let rules = conventions()?;
-        let asked = rules.without_service(name.trim());
-        if asked != name.trim()
-            && let Some(named) = self.entrys_own(asked)?
+        let plain_name = rules.without_service(name.trim());
+        if plain_name != name.trim()
+            && let Some(named) = self.entrys_own(plain_name)?
         {
             return Ok(named);
         }
-        let tagged = asked.contains(':');
-        let reading = rules.read(asked);
-        let base = reading.as_ref().map_or(asked, |r| r.base.as_str());
+        let tagged = plain_name.contains(':');
+        let reading = rules.read(plain_name);
+        let base = reading.as_ref().map_or(plain_name, |r| r.base.as_str());
         let (slot, more, experts) = match self.read(rules, base, tagged)? {
             Found::Entry(slot, more) => (slot, more.to_owned(), None),
             Found::Pruned(slot, kept) => {
@@ -155,20 +155,20 @@ impl Catalog {
             }
         };
         let entry = slot.get()?;
-        let rule = reading.as_ref().map(|reading| match asked.contains('/') {
+        let rule = reading.as_ref().map(|reading| match plain_name.contains('/') {
             true => reading.rule,
-            false => rules.of_maker(&slot.id, asked).unwrap_or(reading.rule),
+            false => rules.of_maker(&slot.id, plain_name).unwrap_or(reading.rule),
         });
-        let format = rule.filter(|rule| !rule.leaves(&entry.config, asked));
-        let said = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
-        let assumption = Some(format!("{}: {more}{}{said}", name.trim(), slot.id));
-        let own = || Ok::<bool, Error>(self.entrys_own(base)?.is_some());
+        let format = rule.filter(|rule| !rule.leaves(&entry.config, plain_name));
+        let suffix = format.map_or(String::new(), |rule| format!(" with {}", rule.said()));
+        let assumption = Some(format!("{}: {more}{}{suffix}", name.trim(), slot.id));
+        let is_entrys = || Ok::<bool, Error>(self.entrys_own(base)?.is_some());
         // A full id of the Hub means its own checkpoint.
         let (name, checkpoint) = match &format {
-            _ if asked.contains('/') => (asked.to_owned(), Checkpoint::Named),
-            None if own()? => (shown(base, slot), Checkpoint::Named),
-            Some(_) if own()? => (shown(base, slot), Checkpoint::Unquantized),
-            _ => (shown(asked, slot), Checkpoint::OfItsShape),
+            _ if plain_name.contains('/') => (plain_name.to_owned(), Checkpoint::Named),
+            None if is_entrys()? => (shown(base, slot), Checkpoint::Named),
+            Some(_) if is_entrys()? => (shown(base, slot), Checkpoint::Unquantized),
+            _ => (shown(plain_name, slot), Checkpoint::OfItsShape),
         };
         let published = self.published(entry)?;
         Ok(NamedEntry { entry, name, published, format, experts, checkpoint, assumption })
@@ -180,7 +180,8 @@ impl Catalog {
         if asked.contains(':') && !slot.names().any(|n| n.eq_ignore_ascii_case(asked)) {
             return Ok(None);
         }
-        let (entry, name) = (slot.get()?, shown(asked, slot));
+        let entry = slot.get()?;
+        let name = shown(asked, slot);
         let published = self.published(entry)?;
         let checkpoint = Checkpoint::Named;
         Ok(Some(NamedEntry {
@@ -196,14 +197,14 @@ impl Catalog {
 
     /// Catalog entries that an entry lists as its checkpoints.
     fn published(&self, entry: &ModelEntry) -> Result<Vec<&ModelEntry>> {
-        let of = |id: &String| match self.models.iter().find(|slot| *slot.id == **id) {
+        let checkpoint = |id: &String| match self.models.iter().find(|slot| *slot.id == **id) {
             Some(slot) => slot.get(),
             None => {
                 let place = format!("catalog entry {}", entry.id);
                 Err(Error::field(&place, "checkpoints", id, "ids of models in the catalog"))
             }
         };
-        entry.checkpoints.iter().map(of).collect()
+        entry.checkpoints.iter().map(checkpoint).collect()
     }
 
     /// Entry that a name without a format means.

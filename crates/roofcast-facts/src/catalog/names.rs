@@ -46,8 +46,8 @@ pub(super) fn short(name: &str) -> &str {
 /// Words of a name that distinguish shapes: all but the organisation and neutral words.
 pub(super) fn telling(name: &str) -> Vec<String> {
     let all = words(short(name));
-    let kept: Vec<_> = all.iter().filter(|w| !NEUTRAL.contains(&w.as_str())).cloned().collect();
-    if kept.is_empty() { all } else { kept }
+    let telling_words: Vec<_> = all.iter().filter(|w| !NEUTRAL.contains(&w.as_str())).cloned().collect();
+    if telling_words.is_empty() { all } else { telling_words }
 }
 
 /// Joins words without separators, but with a point between two numbers: `opt-1.3b` is not `opt-13b`.
@@ -149,20 +149,20 @@ pub(super) fn find<'a, T: Entry>(entries: &'a Entries<T>, name: &str) -> Match<'
     let near: Vec<&Slot<T>> = entries.rev().filter(|s| s.names().any(like)).collect();
     for way in ways {
         let wanted = way(name);
-        let found = owners(near.iter().copied(), |n| !wanted.is_empty() && way(n) == wanted);
-        match found.as_slice() {
+        let exact = owners(near.iter().copied(), |n| !wanted.is_empty() && way(n) == wanted);
+        match exact.as_slice() {
             [] => {}
             [one] => return Match::One(one),
-            _ => return Match::Several(found),
+            _ => return Match::Several(exact),
         }
     }
     let wanted = canonical(name);
     let begun = |n: &str| digits(short(n)).take(own.len()).eq(own.iter().copied());
-    let found = owners(entries.rev(), |n| begun(n) && begins(&telling(n), &wanted));
-    match found.as_slice() {
+    let begun_alike = owners(entries.rev(), |n| begun(n) && begins(&telling(n), &wanted));
+    match begun_alike.as_slice() {
         [] => Match::Nothing,
         [one] => Match::Beginning(one),
-        _ => Match::Several(found),
+        _ => Match::Several(begun_alike),
     }
 }
 
@@ -172,14 +172,14 @@ fn owners<'a, T: Entry>(
     slots: impl Iterator<Item = &'a Slot<T>>,
     passes: impl Fn(&str) -> bool,
 ) -> Vec<&'a Slot<T>> {
-    let mut found: Vec<&Slot<T>> = Vec::new();
+    let mut matches: Vec<&Slot<T>> = Vec::new();
     for slot in slots.filter(|s| s.names().any(&passes)) {
-        if !found.iter().any(|f| f.id == slot.id) {
-            found.push(slot);
+        if !matches.iter().any(|f| f.id == slot.id) {
+            matches.push(slot);
         }
     }
-    found.reverse();
-    found
+    matches.reverse();
+    matches
 }
 
 /// True if the first words of a name, joined, are `wanted` and further words follow.

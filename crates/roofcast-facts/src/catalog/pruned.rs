@@ -25,16 +25,18 @@ pub(super) fn read(name: &str) -> Option<PrunedName> {
     if !all.iter().any(says_so) {
         return None;
     }
-    let (mut total, mut active, mut kept) = (None, None, Vec::new());
+    let mut total = None;
+    let mut active = None;
+    let mut base_words = Vec::new();
     for word in all.into_iter().filter(|w| !says_so(w)) {
         match tunes::size(&word) {
             Some((size, true)) => active = Some(size),
             Some(_) if total.is_some() => return None, // the model's own size as well: not told apart
             Some((size, false)) => total = Some(size),
-            None => kept.push(word),
+            None => base_words.push(word),
         }
     }
-    Some(PrunedName { base: kept.join("-"), total: total?, active })
+    Some(PrunedName { base: base_words.join("-"), total: total?, active })
 }
 
 impl PrunedName {
@@ -62,7 +64,7 @@ impl PrunedName {
     /// Experts per layer of `model` that remain, from the stated total: (total − parameters outside
     /// experts)/(parameters of one expert in every layer).
     fn experts(&self, model: &Model) -> Option<u64> {
-        let one: u128 = model
+        let per_expert: u128 = model
             .layers
             .iter()
             .filter_map(|layer| match &layer.ffn {
@@ -75,8 +77,8 @@ impl PrunedName {
             _ => None,
         });
         let (count, per_token) = count?;
-        let rest = model.parameters().total as f64 - count as f64 * one as f64;
-        let left = ((self.total - rest) / one as f64).round();
+        let rest = model.parameters().total as f64 - count as f64 * per_expert as f64;
+        let left = ((self.total - rest) / per_expert as f64).round();
         (left >= per_token as f64 && left < count as f64).then_some(left as u64)
     }
 }
@@ -113,13 +115,13 @@ mod tests {
             let named = catalog.named(name).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(named.entry.id, id, "{name}");
             let model = named.model().unwrap();
-            let found = model.layers.iter().find_map(|l| match &l.ffn {
+            let count = model.layers.iter().find_map(|l| match &l.ffn {
                 crate::model::Ffn::Experts(e) => Some(e.count),
                 _ => None,
             });
-            assert_eq!(found, Some(kept), "{name}");
-            let said = format!("{kept} of the experts");
-            assert!(model.assumptions.iter().any(|a| a.contains(&said)), "{:?}", model.assumptions);
+            assert_eq!(count, Some(kept), "{name}");
+            let assumption = format!("{kept} of the experts");
+            assert!(model.assumptions.iter().any(|a| a.contains(&assumption)), "{:?}", model.assumptions);
         }
     }
 

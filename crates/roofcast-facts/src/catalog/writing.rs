@@ -49,19 +49,19 @@ pub fn read_config(place: &str, text: &str, beside: Option<&str>) -> Result<Valu
 /// config give equal models.
 pub fn write_entry(id: &str, source: &str, config: &Value) -> Result<String> {
     let whole = config::read(id, source, config)?;
-    let mut kept = config.clone();
-    without_nulls(&mut kept);
+    let mut entry_keys = config.clone();
+    without_nulls(&mut entry_keys);
     let same = |now: &Value| config::read(id, source, now).is_ok_and(|model: Model| model == whole);
-    for path in paths(&kept) {
-        let mut now = kept.clone();
+    for path in paths(&entry_keys) {
+        let mut now = entry_keys.clone();
         if remove(&mut now, &path) && same(&now) {
-            kept = now;
+            entry_keys = now;
         }
     }
-    if !same(&kept) {
+    if !same(&entry_keys) {
         return Err(Error::field(source, "config", "keys whose null matters", "a config.json without them"));
     }
-    toml::to_string(&Document { model: [Entry { id, source, config: &kept }] })
+    toml::to_string(&Document { model: [Entry { id, source, config: &entry_keys }] })
         .map_err(|e| Error::Parse { place: source.into(), message: e.to_string() })
 }
 
@@ -116,8 +116,8 @@ mod tests {
             assert!(!text.contains(gone), "{gone} in {text}");
         }
         let catalog = Catalog::parse("mine.toml", &text).unwrap();
-        let found = catalog.named("me/tiny").unwrap().model().unwrap();
-        assert_eq!(found, config::read("me/tiny", "c", &config).unwrap());
+        let written = catalog.named("me/tiny").unwrap().model().unwrap();
+        assert_eq!(written, config::read("me/tiny", "c", &config).unwrap());
     }
 
     #[test]

@@ -183,16 +183,16 @@ impl<R: Read> HeaderReader<'_, R> {
         let inner = self.u32(key)?;
         let length = self.u64(key)?;
         metadata.insert(format!("{key}.length"), json!(length));
-        let mut kept = Vec::new();
+        let mut items = Vec::new();
         // Every round reads at least one byte, so that a false length ends at the end of the file.
         for _ in 0..length {
             let value = self.scalar(key, inner)?;
             if length <= KEPT_ARRAY && !value.is_string() {
-                kept.push(value);
+                items.push(value);
             }
         }
-        if !kept.is_empty() {
-            metadata.insert(key.to_owned(), Value::Array(kept));
+        if !items.is_empty() {
+            metadata.insert(key.to_owned(), Value::Array(items));
         }
         Ok(())
     }
@@ -283,15 +283,15 @@ fn known(place: &str, architecture: &str, header: &Header) -> Result<()> {
     }
     let more = ["ssm.", "expert", "lora_rank", "_mla", "indexer", "wkv", "shortconv", "linear_attn", "kda."];
     let set = |value: &Value| value.as_u64() != Some(0);
-    let told = header.metadata.iter().find(|(key, value)| {
-        let own =
+    let telling = header.metadata.iter().find(|(key, value)| {
+        let is_telling =
             key.strip_prefix(architecture).is_some_and(|rest| more.iter().any(|part| rest.contains(part)));
-        own && set(value)
+        is_telling && set(value)
     });
-    let Some((key, _)) = told else { return Ok(()) };
-    let found = format!("{architecture:?}, which is not known, with `{key}`");
+    let Some((key, _)) = telling else { return Ok(()) };
+    let description = format!("{architecture:?}, which is not known, with `{key}`");
     let accepted = "an architecture that is known, or a config.json in the file's folder";
-    Err(Error::field(place, "general.architecture", found, accepted))
+    Err(Error::field(place, "general.architecture", description, accepted))
 }
 
 /// Model of a GGUF file, each tensor in its stored format; `name` is the model's name in reports.

@@ -50,17 +50,17 @@ pub fn parse(name: &str, place: &str, text: &str) -> Result<Model> {
     let reads = Reads::default();
     let mut model = read_noting(name, place, &config, &reads)?;
     // Flags are many and mostly off; the numbers are worth a line.
-    let told = |key: &&String| reads.has(key) && number(&config, key).is_some_and(|number| number > 0);
-    let told: Vec<String> = filled
+    let is_filled = |key: &&String| reads.has(key) && number(&config, key).is_some_and(|number| number > 0);
+    let filled_keys: Vec<String> = filled
         .iter()
-        .filter(told)
+        .filter(is_filled)
         .filter_map(|key| Some(format!("{key} {}", number(&config, key)?)))
         .collect();
-    if !told.is_empty() {
+    if !filled_keys.is_empty() {
         model.assumptions.push(format!(
             "the file omits keys, which are taken as transformers {} takes them: {}",
             architecture::VERSION,
-            told.join(", ")
+            filled_keys.join(", ")
         ));
     }
     Ok(model)
@@ -126,17 +126,17 @@ fn resembles(keys: &Keys, model_type: &str) -> Result<()> {
     if own.abs_diff(read) * MOST_APART <= own {
         return Ok(());
     }
-    let found = format!(
+    let mismatch = format!(
         "{model_type:?}, whose layers are not a Llama's: the default model of its class in transformers has {own} \
          parameters, and {read} with a Llama's layers"
     );
-    Err(keys.bad("model_type", found, "a known type"))
+    Err(keys.bad("model_type", mismatch, "a known type"))
 }
 
 /// Number or list of numbers under `key` in `config` or its text part.
 fn number(config: &Value, key: &str) -> Option<u64> {
-    let of = |value: &Value| value.get(key)?.as_u64();
-    of(config).or_else(|| config.as_object()?.values().find_map(of))
+    let number_in = |value: &Value| value.get(key)?.as_u64();
+    number_in(config).or_else(|| config.as_object()?.values().find_map(number_in))
 }
 
 /// Reader of one config, with the keys and defaults of its type, which collects assumptions.
@@ -221,8 +221,12 @@ impl<'a> Reader<'a> {
         };
         let patterns = model.quantization.as_ref().map_or(0, Quantization::patterns) * model.layers.len();
         if patterns > MOST_MATCHES {
-            let found = format!("{patterns} patterns over all layers");
-            return Err(self.keys.bad("quantization_config", found, format!("at most {MOST_MATCHES}")));
+            let pattern_count = format!("{patterns} patterns over all layers");
+            return Err(self.keys.bad(
+                "quantization_config",
+                pattern_count,
+                format!("at most {MOST_MATCHES}"),
+            ));
         }
         if model.parameters().total > MOST_PARAMETERS {
             return Err(self.keys.bad(

@@ -175,7 +175,8 @@ impl Experts {
         if self.router_bias > 0 {
             tensors.push(Tensor::vector("mlp.gate.bias", OperatorKind::Router, self.router_bias, whole));
         }
-        let (width, names) = (self.width(hidden), if self.beside.is_some() { &BESIDE } else { &ROUTED });
+        let width = self.width(hidden);
+        let names = if self.beside.is_some() { &BESIDE } else { &ROUTED };
         tensors.extend(self.expert.tensors(width, names).into_iter().map(|t| {
             let role = if t.role == TensorRole::Linear { TensorRole::Expert } else { t.role };
             Tensor { role, split: Split::Experts, ..t.times(self.count) }

@@ -91,8 +91,8 @@ impl<'a> Keys<'a> {
 
     /// Values of `model_type`: of the text part, then of the enclosing multimodal config.
     pub(super) fn types(&self) -> impl Iterator<Item = &'a str> {
-        let of = |map: &'a Map<String, Value>| map.get("model_type").and_then(Value::as_str);
-        of(self.map).into_iter().chain(self.outer.and_then(of))
+        let type_of = |map: &'a Map<String, Value>| map.get("model_type").and_then(Value::as_str);
+        type_of(self.map).into_iter().chain(self.outer.and_then(type_of))
     }
 
     /// Nested object under `key`; `None` if absent.
@@ -130,9 +130,9 @@ impl<'a> Keys<'a> {
         if let Some(reads) = self.reads {
             reads.0.borrow_mut().insert(key.to_owned());
         }
-        let found = self.over.and_then(|over| over.get(key)).or_else(|| self.map.get(key));
-        let found = found.or_else(|| self.outer.and_then(|o| o.get(key)));
-        found.filter(|v| !v.is_null())
+        let from_map = self.over.and_then(|over| over.get(key)).or_else(|| self.map.get(key));
+        let value = from_map.or_else(|| self.outer.and_then(|o| o.get(key)));
+        value.filter(|v| !v.is_null())
     }
 
     /// Name of the first of `keys` that has a value.

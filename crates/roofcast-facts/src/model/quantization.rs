@@ -135,8 +135,8 @@ impl Quantization {
                 named = targets.into_iter().filter(|(modules, _)| !modules.everything).collect();
             }
         }
-        let most = named.iter().max_by_key(|(modules, _)| modules.names.len()).map(|(_, f)| *f);
-        let format = match format.or(if named_only { most } else { None }) {
+        let commonest = named.iter().max_by_key(|(modules, _)| modules.names.len()).map(|(_, f)| *f);
+        let format = match format.or(if named_only { commonest } else { None }) {
             Some(format) => format,
             None => match format_of(method, section)? {
                 Some(format) => format,
@@ -147,9 +147,9 @@ impl Quantization {
         let ignored = Modules::read(section, ignored);
         let patterns = pattern_count(&ignored, &named);
         if patterns > MOST_PATTERNS || named.len() > MOST_GROUPS {
-            let found = format!("{patterns} patterns in {} groups", named.len());
+            let pattern_count = format!("{patterns} patterns in {} groups", named.len());
             let accepted = format!("at most {MOST_PATTERNS} in {MOST_GROUPS}");
-            return Err(section.bad("quantization_config", found, accepted));
+            return Err(section.bad("quantization_config", pattern_count, accepted));
         }
         Ok(Some(Quantization {
             method: method.to_owned(),
@@ -246,16 +246,16 @@ fn targeted(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
         return Ok(Vec::new());
     };
-    let mut found = Vec::new();
+    let mut formats = Vec::new();
     for group in groups.values() {
         let Some(keys) = section.within(group) else {
             return Err(section.bad("quantization_config.config_groups", brief(group), "objects"));
         };
         let mut modules = Modules::read(&keys, &["targets"]);
         modules.everything = keys.value("targets").is_none() || modules.names.contains("Linear");
-        found.push((modules, group_format(section, group)?));
+        formats.push((modules, group_format(section, group)?));
     }
-    Ok(found)
+    Ok(formats)
 }
 
 fn pattern_count(ignored: &Modules, named: &[(Modules, Format)]) -> usize {

@@ -63,16 +63,16 @@ fn field(value: &Value) -> String {
 
 /// The columns that a header names, in order, or an error message.
 pub(super) fn columns(header: &str) -> Result<Vec<&'static str>, String> {
-    let mut found = Vec::new();
+    let mut present = Vec::new();
     for name in split(header) {
         let name = name.trim().to_owned();
         match COLUMNS.iter().find(|c| **c == name) {
-            Some(column) if !found.contains(column) => found.push(*column),
+            Some(column) if !present.contains(column) => present.push(*column),
             Some(column) => return Err(format!("column `{column}` is there twice")),
             None => return Err(format!("no column `{}`; expected {}", shown(&name), header_names())),
         }
     }
-    Ok(found)
+    Ok(present)
 }
 
 fn header_names() -> String {

@@ -100,9 +100,9 @@ mod tests {
     /// TTFT 5 − 1, E2EL 11 − 1, TPOT (10 − 4)/(4 − 1).
     #[test]
     fn csv_is_what_json_lines_are() {
-        let one = r#"{"id":3,"outcome":"completed","input_len":10,"output_len":4,"scheduled_ms":0.5,"sent_ms":1,"first_token_ms":5,"finished_ms":11,"itl_ms":[1.5,2,2.5],"preemptions":2}"#;
+        let first = r#"{"id":3,"outcome":"completed","input_len":10,"output_len":4,"scheduled_ms":0.5,"sent_ms":1,"first_token_ms":5,"finished_ms":11,"itl_ms":[1.5,2,2.5],"preemptions":2}"#;
         let two = r#"{"id":4,"outcome":"http_status","input_len":1,"output_len":0,"scheduled_ms":0,"sent_ms":0,"finished_ms":1,"error":"a \"b\", c"}"#;
-        let records = all(RecordFormat::JsonLines, &format!("{one}\n\n{two}\n")).unwrap();
+        let records = all(RecordFormat::JsonLines, &format!("{first}\n\n{two}\n")).unwrap();
         let text: Vec<String> = records.iter().map(csv::line).collect();
         assert_eq!(text[0], "3,completed,10,4,0.5,1.0,5.0,11.0,1.5 2.0 2.5,,2,,,4.0,2.0,10.0");
         assert_eq!(text[1], r#"4,http_status,1,0,0.0,0.0,,1.0,,,,,"a ""b"", c",,,"#);

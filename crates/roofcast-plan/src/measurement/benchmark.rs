@@ -102,9 +102,9 @@ pub(super) fn check_counts(place: &str, completed: f64, failed: f64) -> Result<(
 pub(super) fn around(mean: f64, lengths: &[u64]) -> Lengths {
     // Failed requests have a length of 0.
     let came = || lengths.iter().copied().filter(|n| *n > 0);
-    let least = came().min().map_or(mean, |n| (n as f64).min(mean));
-    let most = came().max().map_or(mean, |n| (n as f64).max(mean));
-    let reach = (mean - least).min(most - mean);
+    let shortest = came().min().map_or(mean, |n| (n as f64).min(mean));
+    let longest = came().max().map_or(mean, |n| (n as f64).max(mean));
+    let reach = (mean - shortest).min(longest - mean);
     let tokens = |n: f64| n.round().max(1.0) as u64;
     Lengths { min: tokens(mean - reach), max: tokens(mean + reach) }
 }

@@ -128,7 +128,8 @@ impl Recipe {
     fn matches(&self, row: &Measurement) -> bool {
         let named = |list: &[String], value: &str| list.is_empty() || list.iter().any(|l| l == value);
         let lengths = [row.input, row.output].map(|l| l.map_or(0, |l| l.max));
-        let (tp, users) = (row.parallelism.tp.unwrap_or(1), row.concurrency.unwrap_or(0));
+        let tp = row.parallelism.tp.unwrap_or(1);
+        let users = row.concurrency.unwrap_or(0);
         self.sources.contains(&row.source)
             && self.engine == row.engine
             && self.of_version.as_ref().is_none_or(|v| *v == super::version(&row.version))
@@ -169,8 +170,8 @@ fn find(row: &Measurement) -> Option<&'static Recipe> {
 
 /// Release of the row's engine, if the row's version has no order and the release is known.
 pub(super) fn release(row: &Measurement) -> Option<&'static str> {
-    let of = |r: &&Release| r.source == row.source && r.engine == row.engine;
-    Some(recipes().ok()?.release.iter().find(of)?.version.as_str())
+    let is_of_row = |r: &&Release| r.source == row.source && r.engine == row.engine;
+    Some(recipes().ok()?.release.iter().find(is_of_row)?.version.as_str())
 }
 
 /// Web address of settings that the row does not state.
@@ -197,16 +198,16 @@ pub(super) fn return_s(row: &Measurement) -> Option<f64> {
 /// Number of requests that the row's run queued at once, if known.
 pub(super) fn num_prompts(row: &Measurement) -> Option<u64> {
     let lengths = [row.input?.max, row.output?.max];
-    let of = |[input, output, count]: &[u64; 3]| (lengths == [*input, *output]).then_some(*count);
-    let own = |q: &&QueuedRequests| q.source == row.source && q.engine == row.engine;
-    recipes().ok()?.queue.iter().find(own)?.num_prompts.iter().find_map(of)
+    let count_of = |[input, output, count]: &[u64; 3]| (lengths == [*input, *output]).then_some(*count);
+    let is_of_row = |q: &&QueuedRequests| q.source == row.source && q.engine == row.engine;
+    recipes().ok()?.queue.iter().find(is_of_row)?.num_prompts.iter().find_map(count_of)
 }
 
 /// True if the row's run began on a cold server.
 pub(super) fn cold(row: &Measurement) -> bool {
     let version = super::version(&row.version);
-    let of = |c: &Cold| c.source == row.source && c.versions.contains(&version);
-    recipes().is_ok_and(|recipes| recipes.cold.iter().any(of))
+    let is_cold = |c: &Cold| c.source == row.source && c.versions.contains(&version);
+    recipes().is_ok_and(|recipes| recipes.cold.iter().any(is_cold))
 }
 
 /// Degrees of parallelism of the row, with attention data parallelism from its recipe.
@@ -327,7 +328,8 @@ mod tests {
             );
             read("f.csv", &format!("{header}\n{line}\n")).unwrap().remove(0)
         };
-        let (qwen, llama) = (row("Qwen/Qwen3-235B-A22B"), row("meta-llama/Llama-3.1-405B-Instruct"));
+        let qwen = row("Qwen/Qwen3-235B-A22B");
+        let llama = row("meta-llama/Llama-3.1-405B-Instruct");
         assert_eq!((qwen.num_prompts(), llama.num_prompts()), (Some(3000), Some(3000)));
         let ranks = |row: &Measurement| {
             let p = row.options(None).parallelism;
@@ -360,16 +362,17 @@ mod tests {
             Some(1024 + 2012)
         );
         // InferenceX's earliest scripts for vLLM all schedule asynchronously, but differ in captured graph sizes.
-        let (oss, h100) = ("openai/gpt-oss-120b", "h100-sxm");
+        let oss = "openai/gpt-oss-120b";
+        let h100 = "h100-sxm";
         for (model, chip, captured) in [
             (oss, h100, Some(2048)),
             (oss, "mi355x", Some(8192)),
             (llama, "b200-sxm", Some(0)),
             (llama, h100, None),
         ] {
-            let told = spec("inferencemax_raw", "vllm", model, chip, 8, 64);
+            let settings = spec("inferencemax_raw", "vllm", model, chip, 8, 64);
             assert_eq!(
-                (told.max_cudagraph_capture_size, told.vllm.async_scheduling),
+                (settings.max_cudagraph_capture_size, settings.vllm.async_scheduling),
                 (captured, Some(true)),
                 "{chip}"
             );

@@ -92,10 +92,10 @@ impl MeasurementLine<'_> {
             }
         };
         let Some(max) = tokens(column)? else { return Ok(None) };
-        let least = format!("{column}_min");
-        let min = tokens(&least)?.unwrap_or(max);
+        let min_column = format!("{column}_min");
+        let min = tokens(&min_column)?.unwrap_or(max);
         if min > max {
-            return Err(Error::field(&self.place, least, min, format!("at most {column}, {max}")));
+            return Err(Error::field(&self.place, min_column, min, format!("at most {column}, {max}")));
         }
         Ok(Some(Lengths { min, max }))
     }
@@ -118,17 +118,17 @@ impl MeasurementLine<'_> {
             output_tok_s: self.number("output_tok_s")?,
             total_tok_s: self.number("total_tok_s")?,
         };
-        let own = |column: &str, absent: &str| match self.text(column) {
+        let text_or = |column: &str, absent: &str| match self.text(column) {
             "" => absent.to_owned(),
             text => text.to_owned(),
         };
-        let engine = own("engine", "vllm");
+        let engine = text_or("engine", "vllm");
         Ok(Measurement {
-            id: own("id", &self.place),
-            source: own("source", ""),
+            id: text_or("id", &self.place),
+            source: text_or("source", ""),
             kind: *kind,
-            model: own("model", ""),
-            hardware: own("hardware", ""),
+            model: text_or("model", ""),
+            hardware: text_or("hardware", ""),
             parallelism: match &pools {
                 Some([_, decode]) => RequestedParallelism {
                     tp: decode.tp,
@@ -141,9 +141,9 @@ impl MeasurementLine<'_> {
             },
             pools: pools.clone(),
             engine,
-            version: own("engine_version", ""),
-            weights: own("weights", ""),
-            kv: own("kv_cache", ""),
+            version: text_or("engine_version", ""),
+            weights: text_or("weights", ""),
+            kv: text_or("kv_cache", ""),
             input: self.lengths("input_len")?.map(|l| if pools.is_some() { l.as_in_inferencex() } else { l }),
             output: self
                 .lengths("output_len")?
@@ -200,7 +200,8 @@ impl MeasurementLine<'_> {
     /// Degrees of parallelism of the row. Some sources state more expert-parallel ranks than exist, so the number is
     /// limited to the ranks of a stage.
     fn parallelism(&self) -> Result<RequestedParallelism> {
-        let (tp, dp) = (self.count("tp")?.unwrap_or(1), self.count("attention_dp")?.unwrap_or(1));
+        let tp = self.count("tp")?.unwrap_or(1);
+        let dp = self.count("attention_dp")?.unwrap_or(1);
         Ok(RequestedParallelism {
             count: self.count("gpus")?,
             tp: Some(tp),

@@ -153,24 +153,25 @@ impl RowSettings {
 
     /// Adds the server's settings to `spec`.
     pub(super) fn fill(&self, spec: &mut EngineSpec) {
-        let told = &self.engine;
-        spec.max_num_seqs = told.max_num_seqs.or(spec.max_num_seqs);
-        spec.max_num_batched_tokens = told.max_num_batched_tokens.or(spec.max_num_batched_tokens);
-        spec.gpu_memory_utilization = told.gpu_memory_utilization.or(spec.gpu_memory_utilization);
-        spec.max_cudagraph_capture_size = told.max_cudagraph_capture_size.or(spec.max_cudagraph_capture_size);
-        spec.enforce_eager = told.enforce_eager.or(spec.enforce_eager);
-        spec.served = told.served.or(spec.served);
+        let engine = &self.engine;
+        spec.max_num_seqs = engine.max_num_seqs.or(spec.max_num_seqs);
+        spec.max_num_batched_tokens = engine.max_num_batched_tokens.or(spec.max_num_batched_tokens);
+        spec.gpu_memory_utilization = engine.gpu_memory_utilization.or(spec.gpu_memory_utilization);
+        spec.max_cudagraph_capture_size =
+            engine.max_cudagraph_capture_size.or(spec.max_cudagraph_capture_size);
+        spec.enforce_eager = engine.enforce_eager.or(spec.enforce_eager);
+        spec.served = engine.served.or(spec.served);
         if spec.kind() == EngineKind::Sglang {
             spec.sglang.chunked_prefill_size =
-                told.sglang.chunked_prefill_size.or(spec.sglang.chunked_prefill_size);
+                engine.sglang.chunked_prefill_size.or(spec.sglang.chunked_prefill_size);
         }
         // The keys below exist in vLLM only.
         if spec.kind() == EngineKind::Vllm {
-            spec.max_model_len = told.max_model_len.or(spec.max_model_len);
-            spec.enable_chunked_prefill = told.enable_chunked_prefill.or(spec.enable_chunked_prefill);
-            spec.vllm.async_scheduling = told.vllm.async_scheduling.or(spec.vllm.async_scheduling);
+            spec.max_model_len = engine.max_model_len.or(spec.max_model_len);
+            spec.enable_chunked_prefill = engine.enable_chunked_prefill.or(spec.enable_chunked_prefill);
+            spec.vllm.async_scheduling = engine.vllm.async_scheduling.or(spec.vllm.async_scheduling);
             // Without a common prefix the cache has no hits, so that only "off" has an effect.
-            spec.enable_prefix_caching = told.enable_prefix_caching.filter(|on| !on);
+            spec.enable_prefix_caching = engine.enable_prefix_caching.filter(|on| !on);
         }
     }
 

@@ -312,11 +312,12 @@ impl Choice {
 
     /// Numbers of accelerators with their ids: `14 × h100-sxm`, `2 × l40s + 1 × h100-sxm`.
     pub fn hardware(&self) -> String {
-        let own = self.tp * self.pp * self.attention_dp * self.replicas;
+        let serving_count = self.tp * self.pp * self.attention_dp * self.replicas;
         let serving = self.accelerator.as_str();
         match self.kinds().as_slice() {
             [first, second] => {
-                let count = |kind: &str| if kind == serving { own } else { self.count - own };
+                let count =
+                    |kind: &str| if kind == serving { serving_count } else { self.count - serving_count };
                 format!("{} × {first} + {} × {second}", count(first), count(second))
             }
             _ => format!("{} × {serving}", self.count),
@@ -343,14 +344,14 @@ pub(super) fn emitted(spec: &Spec, watts: Option<f64>, tokens_per_s: f64) -> Opt
 /// Text of TTFT and TPOT, and of E2EL and ITL if they are bounded, each at the highest percentile that `slo` bounds:
 /// `TTFT p99 361 ms, TPOT p90 43.2 ms`.
 pub(super) fn told(summary: &RunSummary, slo: &Slo) -> String {
-    let one = |metric: Metric| {
+    let latency_text = |metric: Metric| {
         let percentile = slo.of(metric).next().map_or(Percentile::P99, |bound| bound.percentile);
         let ms = summary.latency(metric).percentile(percentile);
         let digits = usize::from(matches!(metric, Metric::Tpot | Metric::Itl));
         format!("{} {} {ms:.digits$} ms", metric.name(), percentile.name())
     };
     let rest = [Metric::E2el, Metric::Itl].into_iter().filter(|metric| slo.of(*metric).next().is_some());
-    [Metric::Ttft, Metric::Tpot].into_iter().chain(rest).map(one).collect::<Vec<_>>().join(", ")
+    [Metric::Ttft, Metric::Tpot].into_iter().chain(rest).map(latency_text).collect::<Vec<_>>().join(", ")
 }
 
 /// Times of a decode step and of a prefill by one cost model.

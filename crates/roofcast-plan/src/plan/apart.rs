@@ -24,12 +24,12 @@ pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
         one.chip.id == other.chip.id && one.alike(other) && one.cut == other.cut
     };
     let first = |index: &&usize| {
-        let own = shape(**index);
-        !space.shapes[..**index].iter().any(|earlier| same(earlier, own))
+        let candidate_shape = shape(**index);
+        !space.shapes[..**index].iter().any(|earlier| same(earlier, candidate_shape))
     };
     let pooled = |index: &&usize| has_pools(shape(**index).scheduler(judge.spec)).is_ok();
     let shapes: Vec<usize> = shapes.iter().filter(pooled).filter(first).copied().collect();
-    let mut found = Vec::new();
+    let mut candidates = Vec::new();
     for decode in &shapes {
         for prefill in shapes.iter().filter(|prefill| shape(**prefill).alike(shape(*decode))) {
             let Some([least_x, least_y]) = least(judge, *prefill, *decode) else { continue };
@@ -39,18 +39,19 @@ pub(super) fn apart(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
                     let accelerators = x * sends + y * takes;
                     if accelerators >= space.least {
                         let pool = |shape, replicas| CandidatePool { shape, replicas };
-                        let (prefill, serving) = (Some(pool(*prefill, x)), pool(*decode, y));
-                        found.push(Candidate { prefill, serving, beside: None, accelerators });
+                        let prefill = Some(pool(*prefill, x));
+                        let serving = pool(*decode, y);
+                        candidates.push(Candidate { prefill, serving, beside: None, accelerators });
                     }
                 }
             }
         }
-        if found.len() > MOST_CANDIDATES {
-            let most = format!("fewer than {MOST_CANDIDATES} deployments: fewer accelerators or degrees");
-            return Err(Error::field("spec", "search", format!("{} or more", found.len()), most));
+        if candidates.len() > MOST_CANDIDATES {
+            let accepted = format!("fewer than {MOST_CANDIDATES} deployments: fewer accelerators or degrees");
+            return Err(Error::field("spec", "search", format!("{} or more", candidates.len()), accepted));
         }
     }
-    Ok(found)
+    Ok(candidates)
 }
 
 /// The smallest numbers of prefill and decode replicas for which two shapes are considered; `None` if they cannot form
@@ -64,9 +65,9 @@ fn least(judge: &Judge, prefill: usize, decode: usize) -> Option<[u64; 2]> {
     let [sends, takes] =
         [prefill, decode].map(|index| judge.fitted[index].as_ref().ok().map(|f| &f.forecaster.deployment));
     let (sends, takes) = sends.zip(takes)?;
-    let asked = judge.spec.search.as_ref().and_then(|search| search.link);
-    let joined = asked != Some(LinkKind::Nvlink)
-        && (asked != Some(LinkKind::Network) || prompts.network.is_some() && others.network.is_some());
+    let wanted_link = judge.spec.search.as_ref().and_then(|search| search.link);
+    let joined = wanted_link != Some(LinkKind::Nvlink)
+        && (wanted_link != Some(LinkKind::Network) || prompts.network.is_some() && others.network.is_some());
     let alike = sends.kv == takes.kv && sends.weights == takes.weights;
     if !(joined && alike && prompts.vendor == others.vendor) {
         return None;

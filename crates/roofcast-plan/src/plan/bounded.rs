@@ -29,7 +29,7 @@ pub struct Bounded {
 /// Each bound of `slo` with the value of a run, in order of metric and descending percentile.
 pub fn against(summary: &RunSummary, slo: &Slo) -> Vec<Bounded> {
     let all = Metric::ALL.into_iter().flat_map(|metric| slo.of(metric));
-    let one = |bound: SloBound| Bounded {
+    let bounded_by = |bound: SloBound| Bounded {
         metric: bound.metric.name(),
         percentile: bound.percentile.name(),
         ms: summary.bounded(&bound),
@@ -37,7 +37,7 @@ pub fn against(summary: &RunSummary, slo: &Slo) -> Vec<Bounded> {
         over_seeds: None,
         interval: None,
     };
-    all.map(one).collect()
+    all.map(bounded_by).collect()
 }
 
 /// Each bound of `slo` with the value of a proof, and with the range over seeds if the deployment was simulated with
@@ -46,9 +46,9 @@ pub(super) fn bounded(proven: &Proven, slo: &Slo) -> Vec<Bounded> {
     let mut all = against(&proven.run.summary, slo);
     let Some(outlook) = proven.outlook.as_ref().filter(|_| slo.goodput.is_none()) else { return all };
     for (index, bound) in slo.bounds().enumerate() {
-        let own =
+        let is_bound =
             |b: &&mut Bounded| (b.metric, b.percentile) == (bound.metric.name(), bound.percentile.name());
-        if let Some(bounded) = all.iter_mut().find(own) {
+        if let Some(bounded) = all.iter_mut().find(is_bound) {
             bounded.over_seeds = outlook.seeds.as_ref().map(|seeds| seeds[index]);
             // The centre is the mean over seeds; the proof's own run is always within.
             let around =

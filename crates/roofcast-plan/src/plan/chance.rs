@@ -83,18 +83,18 @@ impl Doubt {
     /// The uncertainty of `forecaster`'s forecasts under `load`, from the bands of its calibration; `None` without bands.
     pub(super) fn of(forecaster: &Forecaster, slo: &Slo, load: Load) -> Option<Doubt> {
         let load = if load == Load::OpenLoop { Load::ClosedLoop } else { load };
-        let own = forecaster.coefficients.band?.widths(load);
+        let prompt_widths = forecaster.coefficients.band?.widths(load);
         let other = forecaster.elsewhere().coefficients.band?.widths(load);
-        let widest = |of: fn(&Widths) -> f64| Factor::of(of(&own).max(of(&other)));
+        let widest = |of: fn(&Widths) -> f64| Factor::of(of(&prompt_widths).max(of(&other)));
         let step = widest(|widths| widths.tpot);
-        let of = |bound: SloBound| match bound.metric {
+        let doubt_of = |bound: SloBound| match bound.metric {
             Metric::Ttft => widest(|widths| widths.ttft).over(step),
             Metric::Tpot | Metric::Itl => Factor::default(),
             Metric::E2el => widest(|widths| widths.e2e).over(step),
         };
         let beyond = match slo.goodput {
             Some(_) => vec![Factor::default()],
-            None => slo.bounds().map(of).collect(),
+            None => slo.bounds().map(doubt_of).collect(),
         };
         Some(Doubt { step, beyond })
     }
@@ -107,10 +107,10 @@ impl Doubt {
 
 /// Class of the load of `spec`.
 pub(super) fn load(spec: &Spec) -> Load {
-    let of = |workload: &Workload| class(workload, workload.requests.unwrap_or(DEFAULT_REQUESTS));
+    let class_of = |workload: &Workload| class(workload, workload.requests.unwrap_or(DEFAULT_REQUESTS));
     match &spec.workload {
         _ if spec.fleet.prefill.is_some() => Load::Disaggregated,
-        Some(workload) => of(workload),
+        Some(workload) => class_of(workload),
         None => Load::ClosedLoop,
     }
 }
@@ -206,9 +206,9 @@ impl Outlook {
             beyond.deviation = (beyond.deviation.powi(2) + variance).sqrt();
             // Shift by the mean over seeds, because the proof's seed may be a lucky one.
             beyond.middle += mean - own[bound];
-            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            spans.push([least, most].map(libm::exp));
+            let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            spans.push([low, high].map(libm::exp));
         }
         let ms = slo.bounds().zip(spans).map(|(bound, span)| span.map(|share| share * bound.ms));
         self.seeds = slo.goodput.is_none().then(|| ms.collect());
@@ -221,12 +221,13 @@ impl Outlook {
 
     /// The probability of meeting the SLO with every bound multiplied by `factor`.
     pub(super) fn chance_within(&self, factor: f64) -> f64 {
-        let (looser, edge) = (libm::log(factor), self.edge());
-        let kept = |z: f64| {
+        let looser = libm::log(factor);
+        let edge = self.edge();
+        let kept_at = |z: f64| {
             let each = (0..self.beyond.len()).map(|bound| self.kept(bound, z, looser));
             if z < edge { each.fold(1.0, f64::min) } else { 0.0 }
         };
-        mean(kept) * self.sustained
+        mean(kept_at) * self.sustained
     }
 
     /// 80 % interval of a bounded latency, as factors on its bound, over the draws that give the probability; `None` if
@@ -235,7 +236,8 @@ impl Outlook {
         let edge = self.edge();
         let below = |log: f64| mean(|z| if z < edge { self.kept(bound, z, log) } else { 0.0 });
         let quantile = |share: f64| {
-            let (mut low, mut high) = (-WIDEST, WIDEST);
+            let mut low = -WIDEST;
+            let mut high = WIDEST;
             if below(high) < share {
                 return None;
             }
@@ -268,7 +270,8 @@ impl Outlook {
     fn excess(&self, bound: usize, z: f64) -> f64 {
         let above = self.points.iter().position(|point| point.z > z).unwrap_or(self.points.len());
         let high = above.clamp(1, self.points.len() - 1);
-        let (low, high) = (&self.points[high - 1], &self.points[high]);
+        let low = &self.points[high - 1];
+        let high = &self.points[high];
         let rise = (high.excess[bound] - low.excess[bound]) / (high.z - low.z).max(f64::MIN_POSITIVE);
         low.excess[bound] + rise * (z - low.z)
     }
@@ -293,7 +296,8 @@ fn below(z: f64) -> f64 {
 
 /// The normal deviate z with Φ(z) = `share`.
 pub(super) fn deviate(share: f64) -> f64 {
-    let (mut low, mut high) = (-REACH, REACH);
+    let mut low = -REACH;
+    let mut high = REACH;
     while high - low > 1e-6 {
         let middle = f64::midpoint(low, high);
         if below(middle) < share { low = middle } else { high = middle }
@@ -347,12 +351,12 @@ impl<'a> Case<'a> {
     pub(super) fn outlook(&self) -> Outlook {
         let step = self.doubt.step;
         // The forecast's own run is one further point.
-        let own = step.own().map(|z| ChanceRun {
+        let own_run = step.own().map(|z| ChanceRun {
             z,
             excess: excess(self.run, &self.trial.spec.slo),
             carried: true,
         });
-        Outlook::new(self.points.iter().cloned().chain(own).collect(), self.doubt.beyond.clone())
+        Outlook::new(self.points.iter().cloned().chain(own_run).collect(), self.doubt.beyond.clone())
     }
 }
 
@@ -385,14 +389,14 @@ mod tests {
         let deviation = Factor::of(1.25).deviation;
         for (over, chance) in [(1.0_f64, 0.5), (1.25, 0.1), (0.8, 0.9)] {
             let points = QUANTILES.map(|z| (z, over.ln() + z * deviation));
-            let found = outlook(&points, Factor::default());
-            assert!((found.chance() - chance).abs() < 5e-3, "{over}: {}", found.chance());
+            let outcome = outlook(&points, Factor::default());
+            assert!((outcome.chance() - chance).abs() < 5e-3, "{over}: {}", outcome.chance());
             // The interval is the band around the latency: `over` / 1.25 to `over` · 1.25.
-            let [low, high] = found.interval(0).unwrap();
+            let [low, high] = outcome.interval(0).unwrap();
             assert!((low / (over / 1.25) - 1.0).abs() < 1e-2 && (high / (over * 1.25) - 1.0).abs() < 1e-2);
             // With bounds 1.25 times as wide the chance of 0.1 becomes 0.5.
             if over == 1.25 {
-                assert!((found.chance_within(1.25) - 0.5).abs() < 5e-3);
+                assert!((outcome.chance_within(1.25) - 0.5).abs() < 5e-3);
             }
         }
     }

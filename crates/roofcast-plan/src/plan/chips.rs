@@ -24,8 +24,9 @@ pub(super) fn chips(
 ) -> Result<Vec<Arc<Accelerator>>> {
     let [prices, powers] = [("search.prices", &search.prices), ("search.power_w", &search.power_w)]
         .map(|(key, own)| owned(key, own, catalog));
-    let (prices, powers) = (prices?, powers?);
-    let own = |chip: &Accelerator| {
+    let prices = prices?;
+    let powers = powers?;
+    let with_price = |chip: &Accelerator| {
         let mut chip = chip.clone();
         if let Some(usd_per_hour) = prices.get(&chip.id).copied() {
             let price = HourlyPrice { usd_per_hour, date: String::new(), source: "search.prices".to_owned() };
@@ -38,9 +39,9 @@ pub(super) fn chips(
     let names = if names.is_empty() { named.into_iter().collect() } else { names };
     let mut chips: Vec<Accelerator> = if names.is_empty() {
         let rented = |a: &Accelerator| a.price.is_some() && RENTED.contains(&a.vendor.as_str());
-        catalog.accelerators()?.into_iter().map(own).filter(rented).collect()
+        catalog.accelerators()?.into_iter().map(with_price).filter(rented).collect()
     } else {
-        names.into_iter().map(|name| catalog.accelerator(name).map(own)).collect::<Result<_>>()?
+        names.into_iter().map(|name| catalog.accelerator(name).map(with_price)).collect::<Result<_>>()?
     };
     // Two names of one chip count once.
     let mut seen = BTreeSet::new();
@@ -71,12 +72,12 @@ pub(super) fn not_searched(
 
 /// The spec's values by catalog id of the accelerator.
 fn owned(key: &str, values: &BTreeMap<String, f64>, catalog: &Catalog) -> Result<BTreeMap<String, f64>> {
-    let one = |(name, value): (&String, &f64)| match *value {
+    let count_of = |(name, value): (&String, &f64)| match *value {
         value if value > 0.0 && value <= MOST_OWN => Ok((catalog.accelerator(name)?.id.clone(), value)),
         value => {
-            let found = format!("{value} for {name}");
-            Err(Error::field("spec", key, found, format!("above 0, at most {MOST_OWN}")))
+            let given = format!("{value} for {name}");
+            Err(Error::field("spec", key, given, format!("above 0, at most {MOST_OWN}")))
         }
     };
-    values.iter().map(one).collect()
+    values.iter().map(count_of).collect()
 }

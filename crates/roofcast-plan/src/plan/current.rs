@@ -164,8 +164,8 @@ fn slower(row: &Measurement, forecaster: &Forecaster, limit: &Metrics) -> Result
     }
     let mut factor = 1.0;
     for _ in 0..FITS {
-        let found = point::forecast(row, &forecaster.clone().slowed(factor))?;
-        let Some(forecast) = of(&found).filter(|ms| *ms > 0.0) else { break };
+        let slowed = point::forecast(row, &forecaster.clone().slowed(factor))?;
+        let Some(forecast) = of(&slowed).filter(|ms| *ms > 0.0) else { break };
         let step = measured / forecast;
         factor *= step;
         if (step - 1.0).abs() < CLOSE {
@@ -188,9 +188,10 @@ fn explanation(
     if (USUAL[0]..=USUAL[1]).contains(&slower) {
         return Ok(None);
     }
-    let of = |m: &Metrics| m.tpot_ms.or(m.e2e_ms).or(m.ttft_ms);
-    let ratio =
-        of(&row.measured).zip(of(forecast)).map_or(slower, |(measured, forecast)| measured / forecast);
+    let time_of = |m: &Metrics| m.tpot_ms.or(m.e2e_ms).or(m.ttft_ms);
+    let ratio = time_of(&row.measured)
+        .zip(time_of(forecast))
+        .map_or(slower, |(measured, forecast)| measured / forecast);
     if slower > USUAL[1] {
         let times = format!("the run is {ratio:.1} times as slow as the forecast of its stated load");
         return Ok(Some(format!(
@@ -204,7 +205,7 @@ fn explanation(
         concurrency: Some(row.concurrency.unwrap_or(1)),
         ..row.clone()
     };
-    let least = point::limits(&step, &forecaster.deployment).least.tpot_ms;
+    let limit_ms = point::limits(&step, &forecaster.deployment).least.tpot_ms;
     let steps = point::forecast(&step, forecaster)?.tpot_ms;
     let cached = cached(row, forecaster)?;
     let why = match cached {
@@ -214,10 +215,10 @@ fn explanation(
         None => "is the run of another model, format or load, or did the engine draft tokens?".to_owned(),
     };
     let text = format!("the run takes {ratio:.2} of the forecast of its stated load; {why}");
-    match least.zip(steps) {
-        Some((least, steps)) if slower * steps < least => {
+    match limit_ms.zip(steps) {
+        Some((limit_ms, steps)) if slower * steps < limit_ms => {
             let accepted =
-                format!("a run that its load explains, with steps of {least:.2} ms or more: {text}");
+                format!("a run that its load explains, with steps of {limit_ms:.2} ms or more: {text}");
             Err(Error::field(&row.id, "step times", format!("{:.4} ms", slower * steps), accepted))
         }
         _ => Ok(Some(text)),
@@ -230,12 +231,13 @@ fn cached(row: &Measurement, forecaster: &Forecaster) -> Result<Option<f64>> {
     if row.workload.is_some() {
         return Ok(None);
     }
-    let one = Some(Lengths { min: 1, max: 1 });
-    let warm = Measurement { input: one, ..row.clone() };
-    let of = |m: &Metrics| m.tpot_ms.or(m.e2e_ms).or(m.ttft_ms);
-    let warm = of(&point::forecast(&warm, forecaster)?);
-    let explains =
-        |ms: &f64| of(&row.measured).is_some_and(|measured| (USUAL[0]..=USUAL[1]).contains(&(measured / ms)));
+    let single_token = Some(Lengths { min: 1, max: 1 });
+    let warm = Measurement { input: single_token, ..row.clone() };
+    let time_of = |m: &Metrics| m.tpot_ms.or(m.e2e_ms).or(m.ttft_ms);
+    let warm = time_of(&point::forecast(&warm, forecaster)?);
+    let explains = |ms: &f64| {
+        time_of(&row.measured).is_some_and(|measured| (USUAL[0]..=USUAL[1]).contains(&(measured / ms)))
+    };
     Ok(warm.filter(explains))
 }
 

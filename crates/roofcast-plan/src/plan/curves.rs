@@ -57,11 +57,11 @@ pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Pla
         || Error::field("spec", "workload", "missing", "[workload] with arrivals, input_len, output_len");
     let workload = spec.workload.as_ref().ok_or_else(missing)?;
     check(spec, workload)?;
-    let asked = proof::asked(spec)?.unwrap_or(REQUESTS);
+    let requests = proof::asked(spec)?.unwrap_or(REQUESTS);
     let demand = TrafficDemand::of(workload, "spec")?;
     let space = SearchSpace::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
-    let drawing = Drawing { judge: &judge, workload, asked, question, simulated: Cell::new(0) };
+    let drawing = Drawing { judge: &judge, workload, asked: requests, question, simulated: Cell::new(0) };
     let shapes = drawing.shapes();
     let by_name = named(&space, &shapes);
     let mut runs = drawing.grid(&by_name, question.exhaustive)?;
@@ -108,11 +108,11 @@ fn named(space: &SearchSpace, shapes: &[usize]) -> Vec<(String, Vec<usize>)> {
     let all = || shapes.iter().map(|index| &space.shapes[*index]);
     let Some(first) = all().next() else { return Vec::new() };
     let differ: [bool; 3] = std::array::from_fn(|at| all().any(|s| words(s)[at] != words(first)[at]));
-    let one = all().all(|shape| shape.chip.id == first.chip.id) && differ == [false; 3];
+    let is_alike = all().all(|shape| shape.chip.id == first.chip.id) && differ == [false; 3];
     let name = |shape: &ReplicaShape| {
         let shown = words(shape).into_iter().zip(differ).filter(|(_, differ)| *differ);
         let words = shown.filter_map(|(word, _)| word);
-        let cut = one.then(|| shape.cut.to_string());
+        let cut = is_alike.then(|| shape.cut.to_string());
         [shape.chip.id.clone()].into_iter().chain(words).chain(cut).collect::<Vec<_>>().join(", ")
     };
     let mut by_name: Vec<(String, Vec<usize>)> = Vec::new();
@@ -155,9 +155,9 @@ impl Drawing<'_> {
                 told,
                 host_gib: _,
             } = &space.shapes[index];
-            let told = ReplicaSettings { router: None, ..told.clone() };
+            let unrouted = ReplicaSettings { router: None, ..told.clone() };
             let tokens = max_num_batched_tokens.filter(|_| budgets);
-            (chip.id.clone(), weights.clone(), kv.clone(), *cut, tokens, *max_num_seqs, told)
+            (chip.id.clone(), weights.clone(), kv.clone(), *cut, tokens, *max_num_seqs, unrouted)
         };
         let mut seen = BTreeSet::new();
         (0..space.shapes.len())
@@ -180,9 +180,9 @@ impl Drawing<'_> {
 
     /// Numbers of users of a curve: powers of two up to the number of requests that a replica holds, and that number.
     fn users(&self, shape: usize) -> Vec<u64> {
-        let most = self.judge.estimate(shape).map_or(0, |estimate| estimate.batch);
-        let powers = (0..63).map(|n| 1_u64 << n).take_while(|users| *users < most);
-        powers.chain((most > 0).then_some(most)).collect()
+        let user_limit = self.judge.estimate(shape).map_or(0, |estimate| estimate.batch);
+        let powers = (0..63).map(|n| 1_u64 << n).take_while(|users| *users < user_limit);
+        powers.chain((user_limit > 0).then_some(user_limit)).collect()
     }
 
     /// Runs of the points of every curve, without the points far below it unless `all` is set.
@@ -258,8 +258,8 @@ impl Drawing<'_> {
         let Some(Load { shape, users }) = best else { return Ok(None) };
         let Some(next) = self.users(shape).into_iter().find(|more| *more > users) else { return Ok(best) };
         let range = Range { low: users as f64, high: next as f64, whole: true };
-        let found = range.largest(&mut |users| self.keeps(Load { shape, users: users as u64 }, runs))?;
-        Ok(Some(Load { shape, users: found.best.map_or(users, |users| users as u64) }))
+        let largest = range.largest(&mut |users| self.keeps(Load { shape, users: users as u64 }, runs))?;
+        Ok(Some(Load { shape, users: largest.best.map_or(users, |users| users as u64) }))
     }
 
     fn ranks(&self, shape: usize) -> u64 {
@@ -282,13 +282,13 @@ impl Drawing<'_> {
     fn curve(&self, name: &str, shapes: &[usize], runs: &Runs, best: Option<Load>) -> Option<Curve> {
         // Only the result of the bisection is a point of the curve.
         let grid = |load: &Load| self.users(load.shape).contains(&load.users) || Some(*load) == best;
-        let own = runs.iter().filter(|(load, _)| shapes.contains(&load.shape) && grid(load));
+        let own_runs = runs.iter().filter(|(load, _)| shapes.contains(&load.shape) && grid(load));
         let all: Vec<(Load, CurvePoint)> =
-            own.filter_map(|(load, run)| Some((*load, self.point(*load, run)?))).collect();
-        let own = all.iter().find(|(load, _)| Some(*load) == best).cloned();
+            own_runs.filter_map(|(load, run)| Some((*load, self.point(*load, run)?))).collect();
+        let best_point = all.iter().find(|(load, _)| Some(*load) == best).cloned();
         let mut points = front(all, |(_, p)| vec![-p.output_tok_s_per_accelerator, -p.interactivity_tok_s]);
         // The best point belongs to its curve even if a neighbour that misses the SLO beats it.
-        points.extend(own.filter(|own| !points.contains(own)));
+        points.extend(best_point.filter(|best_point| !points.contains(best_point)));
         points.sort_by(|(_, a), (_, b)| b.interactivity_tok_s.total_cmp(&a.interactivity_tok_s));
         let chip = &self.judge.space.shapes[*shapes.first()?].chip;
         let at = points.iter().position(|(load, _)| Some(*load) == best);
@@ -344,9 +344,9 @@ impl Drawing<'_> {
         let space = self.judge.space;
         let drawn = |chip: &Accelerator| shapes.iter().any(|index| space.shapes[*index].chip.id == chip.id);
         let reason = |chip: &Arc<Accelerator>| {
-            let mut own = (0..space.shapes.len()).filter(|index| space.shapes[*index].chip.id == chip.id);
+            let mut of_chip = (0..space.shapes.len()).filter(|index| space.shapes[*index].chip.id == chip.id);
             // The last shape of a chip is its largest replica.
-            let why = own.next_back().and_then(|index| match &self.judge.fitted[index] {
+            let why = of_chip.next_back().and_then(|index| match &self.judge.fitted[index] {
                 Err(why) => Some(why.clone()),
                 Ok(_) => self.judge.holds(index).map(|miss| miss.reason),
             });

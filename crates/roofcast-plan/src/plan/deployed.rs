@@ -24,8 +24,9 @@ pub(super) fn sections(base: &Spec, spec: &Spec, model: Option<&Model>) -> toml:
     };
     let count = |n: Option<u64>| n.and_then(|n| i64::try_from(n).ok()).map(toml::Value::from);
     let text = |t: &Option<String>| t.clone().map(toml::Value::from);
-    let asked = base.model.name.as_ref();
-    let served = model.filter(|m| m.checkpoint == Checkpoint::Named && asked.is_some_and(|n| *n != m.name));
+    let written_name = base.model.name.as_ref();
+    let served =
+        model.filter(|m| m.checkpoint == Checkpoint::Named && written_name.is_some_and(|n| *n != m.name));
     put("model", "name", served.map(|m| m.name.clone().into()));
     put("hardware", "accelerator", text(&spec.hardware.accelerator));
     put("precision", "weights", text(&spec.precision.weights));

@@ -80,9 +80,9 @@ impl Estimate {
     ) -> Estimate {
         let d = &forecaster.deployment;
         let memory = Memory::of(d);
-        let held = memory.sequences(demand.full());
-        let most = d.seats();
-        let batch = memory.sequences(demand.context()).min(most);
+        let fitting = memory.sequences(demand.full());
+        let seats = d.seats();
+        let batch = memory.sequences(demand.context()).min(seats);
         let ideal = Pricer::new(forecaster, CostKind::Limit, demand);
         let priced = Pricer::new(forecaster, cost, demand);
         let bound = slo.lowest(Metric::Tpot).map(|ms| ms * slack);
@@ -95,13 +95,13 @@ impl Estimate {
             slo.of(Metric::Ttft).map(|bound| (bound, alone(slo.kept(&bound)))).collect();
         let usual = || alone(slo.goodput.unwrap_or(Percentile::P99.share()));
         Estimate {
-            held,
+            held: fitting,
             longest: d.longest(),
             batch,
             step_limit_ms: ideal.step_ms(1, 1),
             prompt: prompts.first().map_or_else(usual, |(_, prompt)| *prompt),
             prompts,
-            limit_rates: limit_rates(d, demand, most),
+            limit_rates: limit_rates(d, demand, seats),
             rates: priced.rates(batch),
             uncached_rate: 1e3 / priced.prompt_ms(d, demand.uncached.round().max(1.0) as u64),
             within: priced.highest(batch, bound, true),
@@ -192,13 +192,14 @@ impl Pricer {
     /// grows with the number.
     fn highest(&self, most: u64, bound: Option<f64>, prompts: bool) -> Option<(u64, f64)> {
         let keeps = |batch: u64| bound.is_none_or(|ms| self.tpot_ms(batch, prompts) <= ms);
-        let most = most.max(1);
+        let limit = most.max(1);
         if !keeps(1) {
             return None;
         }
-        let (mut below, mut above) = (1, most + 1);
-        if keeps(most) {
-            below = most;
+        let mut below = 1;
+        let mut above = limit + 1;
+        if keeps(limit) {
+            below = limit;
         }
         while above - below > 1 {
             let middle = below + (above - below) / 2;

@@ -48,7 +48,8 @@ pub(super) fn sglang(line: &mut CommandLine, d: &Deployment) -> Result<(), Strin
         All2AllBackend::DeepepAuto | All2AllBackend::AllgatherReducescatter => "auto",
     });
     if let Some(mode) = mode {
-        let (ep, ranks) = (d.parallelism.ep, d.parallelism.stage_ranks());
+        let ep = d.parallelism.ep;
+        let ranks = d.parallelism.stage_ranks();
         if ep != ranks {
             return Err(format!("with DeepEP SGLang spreads experts over all {ranks} ranks, not over {ep}"));
         }

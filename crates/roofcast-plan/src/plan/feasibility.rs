@@ -168,12 +168,12 @@ impl<'a> Judge<'a> {
     pub(super) fn crowded(&self, candidate: &Candidate, users: Option<u64>) -> Option<Miss> {
         let slo = &self.spec.slo;
         let each = users?.div_ceil(candidate.serving.replicas);
-        let held = self.estimate(candidate.serving.shape)?.held;
+        let fitting = self.estimate(candidate.serving.shape)?.held;
         let waits = slo.lowest(Metric::Ttft).or(slo.lowest(Metric::E2el)).is_some();
-        (!waits && each > held).then(|| Miss {
+        (!waits && each > fitting).then(|| Miss {
             stage: SearchStage::Memory,
-            reason: format!("{each} requests in flight a replica, of which {held} fit"),
-            factor: each as f64 / held as f64,
+            reason: format!("{each} requests in flight a replica, of which {fitting} fit"),
+            factor: each as f64 / fitting as f64,
         })
     }
 
@@ -188,7 +188,9 @@ impl<'a> Judge<'a> {
 
     /// The miss if the limit of a prompt on `prompts`, or of a step or an answer on `serving`, misses the SLO.
     fn limit_of(&self, prompts: &Estimate, serving: &Estimate) -> Option<Miss> {
-        let (stage, slo, step) = (SearchStage::Limit, &self.spec.slo, serving.step_limit_ms);
+        let stage = SearchStage::Limit;
+        let slo = &self.spec.slo;
+        let step = serving.step_limit_ms;
         let mut slow = prompts.prompts.iter();
         let prompt =
             slow.find_map(|(bound, p)| exceeds(stage, bound, "a prompt takes", p.limit_ms, bound.ms));
@@ -217,9 +219,10 @@ impl<'a> Judge<'a> {
     /// load; `None` if they miss the SLO in any number.
     pub(super) fn least_at_the_limit(&self, prefill: usize, decode: usize) -> Option<[u64; 2]> {
         let pool = |shape| CandidatePool { shape, replicas: u64::MAX };
-        let (prompts, serving) = (Some(pool(prefill)), pool(decode));
-        let most = Candidate { prefill: prompts, serving, beside: None, accelerators: u64::MAX };
-        if self.limit(&most).is_some() {
+        let prompts = Some(pool(prefill));
+        let serving = pool(decode);
+        let largest = Candidate { prefill: prompts, serving, beside: None, accelerators: u64::MAX };
+        if self.limit(&largest).is_some() {
             return None;
         }
         let [prompts, others] = [self.estimate(prefill)?.limit_rates, self.estimate(decode)?.limit_rates];
@@ -293,17 +296,17 @@ impl<'a> Judge<'a> {
         let serving = of(self.estimate(candidate.serving.shape)?);
         let decoders = candidate.serving.replicas as f64;
         let beside = |pool: CandidatePool| Some(of(self.estimate(pool.shape)?).whole * pool.replicas as f64);
-        let most = match candidate.prefill {
+        let highest_rate = match candidate.prefill {
             None => serving.whole * decoders + candidate.beside.and_then(beside).unwrap_or(0.0),
             Some(pool) => {
                 let prompts = of(self.estimate(pool.shape)?).prefill * pool.replicas as f64;
                 prompts.min(serving.decode * decoders)
             }
         };
-        (offered > most * slack).then(|| Miss {
+        (offered > highest_rate * slack).then(|| Miss {
             stage,
-            reason: format!("{offered} requests/s come, {most:.3} can be served"),
-            factor: offered / most,
+            reason: format!("{offered} requests/s come, {highest_rate:.3} can be served"),
+            factor: offered / highest_rate,
         })
     }
 }

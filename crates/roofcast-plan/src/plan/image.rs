@@ -54,11 +54,13 @@ fn sglang(d: &Deployment) -> Result<Image, String> {
 /// Version of the image: the one that was forecast, or the newest known one.
 fn version(d: &Deployment, engine: EngineKind) -> Result<String, String> {
     let release: &Release = &d.engine.release;
-    let own = release.version.as_deref().filter(|_| release.kind == engine);
-    let numbered = own.map(|own| own.trim_start_matches('v')).filter(|own| own.starts_with(char::is_numeric));
-    match (own, numbered, engine.newest()) {
+    let own_version = release.version.as_deref().filter(|_| release.kind == engine);
+    let numbered = own_version
+        .map(|own_version| own_version.trim_start_matches('v'))
+        .filter(|own_version| own_version.starts_with(char::is_numeric));
+    match (own_version, numbered, engine.newest()) {
         (_, Some(version), _) | (None, None, Some(version)) => Ok(version.to_owned()),
-        (Some(own), ..) => Err(format!("{} {own} has no image with a number", engine.name())),
+        (Some(own_version), ..) => Err(format!("{} {own_version} has no image with a number", engine.name())),
         (None, None, None) => Err(format!("no version of {} is known here", engine.name())),
     }
 }

@@ -48,17 +48,17 @@ impl Range {
     /// Finds the largest value of the range with which `keeps` returns true: the SLO is met. `keeps` returns `None` to
     /// end the search.
     pub fn largest(self, keeps: &mut dyn FnMut(f64) -> Result<Option<bool>>) -> Result<Largest> {
-        let mut found = Largest { best: None, missed: None };
+        let mut largest = Largest { best: None, missed: None };
         let mut next = Some(self.high);
         while let Some(value) = next {
             match keeps(value)? {
                 None => break,
-                Some(true) => found.best = Some(value),
-                Some(false) => found.missed = Some(value),
+                Some(true) => largest.best = Some(value),
+                Some(false) => largest.missed = Some(value),
             }
-            next = found.missed.and_then(|bad| self.next(found.best, bad));
+            next = largest.missed.and_then(|bad| self.next(largest.best, bad));
         }
-        Ok(found)
+        Ok(largest)
     }
 }
 
@@ -68,11 +68,11 @@ mod tests {
 
     fn tried(range: Range, keeps: impl Fn(f64) -> bool) -> (Largest, Vec<f64>) {
         let mut tried = Vec::new();
-        let found = range.largest(&mut |value| {
+        let largest = range.largest(&mut |value| {
             tried.push(value);
             Ok(Some(keeps(value)))
         });
-        (found.unwrap(), tried)
+        (largest.unwrap(), tried)
     }
 
     #[test]
@@ -85,7 +85,8 @@ mod tests {
         // Between 2 and 2.0001…: rates are found within 1 %.
         let rate = Range { low: 0.5, high: 8.0, whole: false };
         let (found, _) = tried(rate, |n| n <= 3.0);
-        let (best, missed) = (found.best.unwrap(), found.missed.unwrap());
+        let best = found.best.unwrap();
+        let missed = found.missed.unwrap();
         assert!(best <= 3.0 && 3.0 < missed && missed / best <= CLOSE, "{found:?}");
     }
 
@@ -103,7 +104,8 @@ mod tests {
     fn small_values_may_miss_as_well() {
         let range = Range { low: 1.0, high: 4096.0, whole: true };
         let (found, _) = tried(range, |n| (700.0..=1100.0).contains(&n));
-        let (best, missed) = (found.best.unwrap(), found.missed.unwrap());
+        let best = found.best.unwrap();
+        let missed = found.missed.unwrap();
         assert!((1089.0..=1100.0).contains(&best) && missed > 1100.0 && missed <= best * CLOSE, "{found:?}");
     }
 
@@ -111,10 +113,10 @@ mod tests {
     fn a_search_that_is_ended_keeps_what_it_knows() {
         let range = Range { low: 1.0, high: 8.0, whole: true };
         let mut left = 2;
-        let found = range.largest(&mut |value| {
+        let largest = range.largest(&mut |value| {
             left -= 1;
             Ok((left > 0).then_some(value < 5.0))
         });
-        assert_eq!(found.unwrap(), Largest { best: None, missed: Some(8.0) });
+        assert_eq!(largest.unwrap(), Largest { best: None, missed: Some(8.0) });
     }
 }

@@ -85,7 +85,8 @@ pub fn launches(deployment: &Deployment, model: &str, role: ReplicaRole, replica
                     Ok((first, others)) => (Some(quoted(&first)), others.as_deref().map(quoted), None),
                     Err(reason) => (None, None, Some(format!("none: {reason}"))),
                 };
-            let (engine, nodes) = (engine.name(), nodes::count(deployment));
+            let engine = engine.name();
+            let nodes = nodes::count(deployment);
             let assumed = chosen(deployment.requested_engine());
             Launch { role, replicas, engine, nodes, command, on_others, note, assumed }
         })
@@ -121,7 +122,7 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
     if makers_own(d).is_some() {
         return Ok(Weights::Own);
     }
-    let asked = d.requested_formats().weights.is_some();
+    let is_asked = d.requested_formats().weights.is_some();
     match (d.model.checkpoint, format) {
         (Checkpoint::OfItsShape, _) => Err(format!(
             "{} has this model's shape: name the checkpoint by its Hugging Face id",
@@ -133,7 +134,7 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
             Ok(Weights::Unquantized)
         }
         (Checkpoint::Named, "fp8") if d.model.quantization.is_none() => Ok(Weights::Converted),
-        (Checkpoint::Named, _) if !asked || d.model.weight_formats() == [format] => Ok(Weights::Own),
+        (Checkpoint::Named, _) if !is_asked || d.model.weight_formats() == [format] => Ok(Weights::Own),
         (Checkpoint::Named, _) => Err(unnamed(d, format)),
     }
 }
@@ -141,9 +142,9 @@ fn weights(d: &Deployment) -> Result<Weights, String> {
 /// Id of the checkpoint in the deployment's format that the maker publishes under the model's own name, as in
 /// `Qwen/Qwen3-32B-FP8`; `None` if the model is quantized itself, or none is published.
 fn makers_own(d: &Deployment) -> Option<&str> {
-    let own = format!("{}-", d.model.name).to_lowercase();
+    let prefix = format!("{}-", d.model.name).to_lowercase();
     let alike = |(id, quantization): &&(String, Quantization)| {
-        quantization.format.name == d.weights && id.to_lowercase().starts_with(&own)
+        quantization.format.name == d.weights && id.to_lowercase().starts_with(&prefix)
     };
     let unquantized = d.model.checkpoint == Checkpoint::Unquantized || d.model.quantization.is_none();
     d.model.published.iter().filter(|_| unquantized).find(alike).map(|(id, _)| id.as_str())
@@ -228,11 +229,11 @@ fn formats(line: &mut CommandLine, d: &Deployment, narrow: Option<&str>) -> Resu
         }
         Weights::Own => {}
     }
-    let asked = d.requested_formats().kv.as_deref().is_some_and(|kv| kv != "auto");
+    let is_asked = d.requested_formats().kv.as_deref().is_some_and(|kv| kv != "auto");
     match d.kv.name {
-        "fp8" if asked => line.set("kv_cache", "fp8_e4m3")?,
-        kv if asked && narrow == Some(kv) => line.set("kv_cache", kv)?,
-        kv if asked && !["bf16", "fp16", "fp32", "16"].contains(&kv) => {
+        "fp8" if is_asked => line.set("kv_cache", "fp8_e4m3")?,
+        kv if is_asked && narrow == Some(kv) => line.set("kv_cache", kv)?,
+        kv if is_asked && !["bf16", "fp16", "fp32", "16"].contains(&kv) => {
             return Err(format!("it keeps no {kv} KV cache"));
         }
         _ => {}
@@ -287,8 +288,8 @@ fn tensorrt_llm(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     line.covers(&["engine.enable_prefix_caching", "engine.enable_chunked_prefill"]);
     line.rest(d.requested_engine())?;
     // TensorRT-LLM, unlike other engines, splits prompts only with a flag.
-    let own = d.engine.scheduler == SchedulerKind::TensorrtLlm;
-    if d.engine.enable_chunked_prefill.unwrap_or(!own) {
+    let is_own = d.engine.scheduler == SchedulerKind::TensorrtLlm;
+    if d.engine.enable_chunked_prefill.unwrap_or(!is_own) {
         line.set("engine.enable_chunked_prefill", true)?;
     }
     Ok(line.words())

@@ -8,8 +8,8 @@ use roofcast_facts::accelerator::Accelerator;
 /// The default link between pools on one kind of chip with `accelerators` accelerators in total: the link within a node
 /// if they fit in one, otherwise the link as between two kinds.
 pub(super) fn within(chip: &Accelerator, accelerators: u64) -> LinkKind {
-    let own = chip.link.as_ref().is_some_and(|link| !link.topology.is_pcie());
-    if own && accelerators <= chip.node_size { LinkKind::Nvlink } else { between(chip, chip) }
+    let has_fast_link = chip.link.as_ref().is_some_and(|link| !link.topology.is_pcie());
+    if has_fast_link && accelerators <= chip.node_size { LinkKind::Nvlink } else { between(chip, chip) }
 }
 
 /// The default link between pools on two kinds of chip: the network, or PCIe through the host if either chip has no

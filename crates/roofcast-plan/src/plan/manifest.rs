@@ -64,16 +64,16 @@ impl Served<'_> {
     /// vLLM's arguments after the model, without the ones that a chart sets itself.
     fn arguments(&self, without: &[&str]) -> Words {
         let words = vllm(self.deployment, self.model, self.role)?;
-        let mut kept = Vec::new();
+        let mut arguments = Vec::new();
         let mut words = words.into_iter().skip(3).peekable();
         while let Some(word) = words.next() {
             if !without.contains(&word.as_str()) {
-                kept.push(word);
+                arguments.push(word);
             } else {
                 words.next_if(|value| !value.starts_with("--"));
             }
         }
-        Ok(kept)
+        Ok(arguments)
     }
 }
 
@@ -219,7 +219,8 @@ fn deployment(pool: &Served, name: &str, pod: &str) -> String {
 /// the first pod and its own number.
 fn group(pool: &Served, name: &str, image: &Image, words: Vec<String>) -> Result<String, String> {
     let d = pool.deployment;
-    let (engine, nodes) = (d.engine.kind(), pool.nodes());
+    let engine = d.engine.kind();
+    let nodes = pool.nodes();
     let computed = engine == EngineKind::Vllm && d.parallelism.attention_dp > nodes;
     if computed || ![EngineKind::Vllm, EngineKind::Sglang].contains(&engine) {
         return Err(format!("a replica spans {nodes} nodes: llm-d and Dynamo have those of vLLM"));
@@ -262,7 +263,8 @@ fn llm_d(pools: &[Served]) -> Result<String, String> {
     if pools.iter().any(|pool| pool.deployment.accelerator.vendor != first.deployment.accelerator.vendor) {
         return Err("its chart has accelerators of one vendor".to_owned());
     }
-    let (model, several) = (first.model, pools.iter().any(|pool| pool.nodes() > 1));
+    let model = first.model;
+    let several = pools.iter().any(|pool| pool.nodes() > 1);
     if pools.iter().any(|pool| pool.role == ReplicaRole::Beside) {
         return Err("its chart has one kind of replicas that decode".to_owned());
     }

@@ -162,8 +162,8 @@ fn changed(
     let Some(workload) = workload else { return Ok(None) };
     let base = Spec { workload: Some(workload), ..found.base.clone() };
     let Some((miss, met)) = verdict(found, candidate, &base)? else { return Ok(None) };
-    let asked: Vec<_> = met.iter().map(|run| (*candidate, &base, &**run)).collect();
-    let outlook = outlooks(found, &asked, false)?.pop().flatten();
+    let runs: Vec<_> = met.iter().map(|run| (*candidate, &base, &**run)).collect();
+    let outlook = outlooks(found, &runs, false)?.pop().flatten();
     let met = met.map(|run| told(&run.summary, &base.slo));
     let mut replicas = None;
     // Refusals have an infinite factor: with more replicas as many requests are refused.

@@ -20,11 +20,13 @@ pub(super) fn mixed(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
     let space = judge.space;
     let shape = |index: usize| &space.shapes[index];
     let first = |index: &&usize| {
-        let own = shape(**index);
-        !space.shapes[..**index].iter().any(|s| s.chip.id == own.chip.id && s.alike(own) && s.cut == own.cut)
+        let candidate_shape = shape(**index);
+        !space.shapes[..**index].iter().any(|s| {
+            s.chip.id == candidate_shape.chip.id && s.alike(candidate_shape) && s.cut == candidate_shape.cut
+        })
     };
     let keeps: Vec<usize> = shapes.iter().filter(first).filter(|i| judge.keeps(**i)).copied().collect();
-    let mut found = Vec::new();
+    let mut candidates = Vec::new();
     for (at, serving) in keeps.iter().enumerate() {
         let others = keeps[at + 1..].iter();
         let others = others.filter(|other| {
@@ -37,12 +39,13 @@ pub(super) fn mixed(judge: &Judge, shapes: &[usize]) -> Result<Vec<Candidate>> {
                     let accelerators = x * own + y * other;
                     if accelerators >= space.least {
                         let pool = |shape, replicas| CandidatePool { shape, replicas };
-                        let (serving, beside) = (pool(*serving, x), Some(pool(*beside, y)));
-                        found.push(Candidate { prefill: None, serving, beside, accelerators });
+                        let serving = pool(*serving, x);
+                        let beside = Some(pool(*beside, y));
+                        candidates.push(Candidate { prefill: None, serving, beside, accelerators });
                     }
                 }
             }
         }
     }
-    Ok(found)
+    Ok(candidates)
 }

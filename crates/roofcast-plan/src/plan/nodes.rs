@@ -93,7 +93,8 @@ pub(super) fn spread(
         EngineKind::TensorrtLlm => {
             let ranks = ranks(d);
             let each = ranks.div_ceil(nodes).to_string();
-            let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
+            let nodes = nodes.to_string();
+            let ranks = ranks.to_string();
             let srun = ["srun", "-N", &nodes, "--ntasks", &ranks, "--ntasks-per-node", &each, "--mpi=pmix"];
             let all = srun.into_iter().chain(["trtllm-llmapi-launch"]).map(str::to_owned);
             Ok((all.chain(words).collect(), None))

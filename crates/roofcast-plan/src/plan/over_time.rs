@@ -179,18 +179,18 @@ pub(super) fn over_time(
     let intervals = cut(&workload, asked.interval_s)?;
     let same =
         |c: &&Candidate| c.serving.shape == candidate.serving.shape && c.prefill.or(c.beside).is_none();
-    let most = found.candidates.iter().filter(same).map(|c| c.serving.replicas).max().unwrap_or(1);
-    let Some(alone) = fewest(found, slowed, &workload, (&intervals, asked.interval_s), most)? else {
+    let replica_limit = found.candidates.iter().filter(same).map(|c| c.serving.replicas).max().unwrap_or(1);
+    let Some(alone) = fewest(found, slowed, &workload, (&intervals, asked.interval_s), replica_limit)? else {
         return Ok(None);
     };
-    let start = |alone: &Option<u64>| alone.unwrap_or(most).max(1);
+    let start = |alone: &Option<u64>| alone.unwrap_or(replica_limit).max(1);
     let mut replicas: Vec<u64> = alone.iter().map(start).collect();
     let whole = workload.replayed(intervals.iter().flatten().cloned().collect());
     for round in 1..=ROUNDS {
         let Some(run) = scheduled(found, slowed, &whole, &replicas, asked)? else { return Ok(None) };
         let judged = judged(&run.records, &found.base.slo, asked.interval_s, intervals.len());
         let raised = |(n, summary): (&u64, &RunSummary)| {
-            if kept(summary, &found.base.slo) { *n } else { (*n + 1).min(most) }
+            if kept(summary, &found.base.slo) { *n } else { (*n + 1).min(replica_limit) }
         };
         let more: Vec<u64> = replicas.iter().zip(&judged).map(raised).collect();
         if more == replicas || round == ROUNDS {
@@ -221,8 +221,8 @@ fn fewest(
     let mut open: Vec<(u64, u64)> =
         intervals.iter().map(|requests| (0, if requests.is_empty() { 0 } else { most + 1 })).collect();
     loop {
-        let asked: Vec<usize> = (0..open.len()).filter(|at| open[*at].0 + 1 < open[*at].1).collect();
-        if asked.is_empty() {
+        let undecided: Vec<usize> = (0..open.len()).filter(|at| open[*at].0 + 1 < open[*at].1).collect();
+        if undecided.is_empty() {
             let fewest = |(_, keeps): (u64, u64)| Some(keeps).filter(|keeps| *keeps <= most);
             return Ok(Some(open.into_iter().map(fewest).collect()));
         }
@@ -230,10 +230,10 @@ fn fewest(
             let replicas = open[*at].0.midpoint(open[*at].1);
             slowed.trial(found, replicas, &specs[*at])
         };
-        let trials = asked.iter().map(trial).collect::<Result<Vec<Trial>>>()?;
+        let trials = undecided.iter().map(trial).collect::<Result<Vec<Trial>>>()?;
         let slo = found.base.slo;
         let Some(runs) = found.runs(&trials) else { return Ok(None) };
-        for (at, run) in asked.into_iter().zip(runs) {
+        for (at, run) in undecided.into_iter().zip(runs) {
             let (misses, keeps) = open[at];
             let middle = misses.midpoint(keeps);
             open[at] = if missed(&run, &slo).is_some() { (middle, keeps) } else { (misses, middle) };
@@ -256,8 +256,8 @@ fn scheduled(
     let ScheduleQuestion { interval_s, startup_s } = asked;
     spec.fleet.schedule = Some(ScheduleSpec { interval_s, startup_s, replicas: replicas.to_vec() });
     let shape = &found.judge.space.shapes[slowed.candidate.serving.shape];
-    let one = deployment(&spec, &trial.forecaster.deployment.model, &shape.chip)?;
-    let forecaster = trial.forecaster.reshaped(one);
+    let scheduled_deployment = deployment(&spec, &trial.forecaster.deployment.model, &shape.chip)?;
+    let forecaster = trial.forecaster.reshaped(scheduled_deployment);
     let options = RunOptions { leap: true, records: true, ..RunOptions::default() };
     found.simulated += 1;
     let run = simulate_while(&forecaster, &spec, "plan", options, &mut |_, _| (found.goes_on)())?;

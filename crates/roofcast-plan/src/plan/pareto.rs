@@ -23,8 +23,8 @@ mod tests {
 
     #[test]
     fn only_what_is_beaten_falls_out() {
-        let kept =
+        let front_points =
             front(vec![(1.0, 9.0), (2.0, 5.0), (3.0, 6.0), (9.0, 1.0), (2.0, 5.0)], |p| vec![p.0, p.1]);
-        assert_eq!(kept, [(1.0, 9.0), (2.0, 5.0), (9.0, 1.0)]);
+        assert_eq!(front_points, [(1.0, 9.0), (2.0, 5.0), (9.0, 1.0)]);
     }
 }

@@ -83,11 +83,11 @@ pub fn in_turn(trials: &[Trial]) -> Vec<Result<Simulation>> {
 pub(super) fn asked(spec: &Spec) -> Result<Option<u64>> {
     let tail = spec.slo.bounds().any(|bound| bound.percentile == Percentile::P999);
     // With this number, one request in a hundred or in a thousand exceeds the percentile.
-    let least = if tail { 1000 } else { 100 };
+    let fewest = if tail { 1000 } else { 100 };
     match spec.search.as_ref().and_then(|search| search.requests) {
-        Some(n) if !(least..=MOST_ASKED).contains(&n) => {
+        Some(n) if !(fewest..=MOST_ASKED).contains(&n) => {
             let accepted =
-                format!("{least} to {MOST_ASKED} requests of a simulation; {REQUESTS} where absent");
+                format!("{fewest} to {MOST_ASKED} requests of a simulation; {REQUESTS} where absent");
             Err(Error::field("spec", "search.requests", n, accepted))
         }
         asked => Ok(asked),
@@ -116,8 +116,8 @@ pub(super) fn lengthened(
     }
     // A profile has as many requests as its recording.
     let whole = matches!(arrivals, Arrivals::Profile { .. }).then(|| workload.total());
-    let least = asked.unwrap_or(REQUESTS.max(workload.requests.or(whole).unwrap_or(0)));
-    Workload { requests: Some(least.max(enough(demand, slo))), arrivals, ..workload.clone() }
+    let fewest = asked.unwrap_or(REQUESTS.max(workload.requests.or(whole).unwrap_or(0)));
+    Workload { requests: Some(fewest.max(enough(demand, slo))), arrivals, ..workload.clone() }
 }
 
 /// The workload of `spec` with the number of requests that a verdict on its SLO needs: its own number or else
@@ -172,12 +172,12 @@ pub fn missed(run: &Result<Simulation>, slo: &Slo) -> Option<Miss> {
         Err(error @ Error::Stuck { .. }) => return miss(error.to_string(), f64::INFINITY),
         Err(error) => return miss(error.to_string(), f64::INFINITY),
     };
-    let own = |class: &ClassResults| {
+    let class_miss = |class: &ClassResults| {
         let miss = missed_by(class.requests, &class.summary, &class.slo, false)?;
         Some(Miss { reason: format!("{}: {}", class.name, miss.reason), ..miss })
     };
     missed_by(run.requests, &run.summary, slo, run.ended_early)
-        .or_else(|| run.classes.iter().find_map(own))
+        .or_else(|| run.classes.iter().find_map(class_miss))
         .or_else(|| grows(run))
 }
 
@@ -189,8 +189,8 @@ fn missed_by(requests: u64, summary: &RunSummary, slo: &Slo, ended_early: bool) 
         let good = summary.good.unwrap_or(summary.completed);
         let share = |n: u64| n as f64 / requests.max(1) as f64 * 100.0;
         if ended_early {
-            let most = 100.0 - share(needed);
-            return miss(format!("more than {most:.1} % of the requests miss a bound"), 1.0);
+            let tolerated = 100.0 - share(needed);
+            return miss(format!("more than {tolerated:.1} % of the requests miss a bound"), 1.0);
         }
         if good >= needed {
             return None;
@@ -249,6 +249,6 @@ pub(super) fn headroom(run: &Simulation, slo: &Slo) -> Option<Headroom> {
 /// The bound that is missed by the largest factor, or else is nearest to being missed, and the value in
 /// milliseconds.
 fn beyond(summary: &RunSummary, slo: &Slo) -> Option<(SloBound, f64)> {
-    let found = slo.bounds().map(|bound| (bound, summary.bounded(&bound)));
-    found.max_by(|(a, found), (b, other)| (found / a.ms).total_cmp(&(other / b.ms)))
+    let latencies = slo.bounds().map(|bound| (bound, summary.bounded(&bound)));
+    latencies.max_by(|(a, latencies), (b, other)| (latencies / a.ms).total_cmp(&(other / b.ms)))
 }

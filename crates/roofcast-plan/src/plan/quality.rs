@@ -58,12 +58,12 @@ pub(super) fn notes(weights: &[String], kv: &[String]) -> Result<Vec<Quality>> {
     let file: File = toml::from_str(FILE).map_err(|e| Error::toml(PLACE, FILE, "", &e))?;
     let weights = weights.iter().flat_map(|weights| parts(weights)).map(|format| ("weights", format));
     let kv = kv.iter().map(|format| ("kv", format.as_str()));
-    let mut asked: BTreeSet<(&str, &str)> = weights.chain(kv).collect();
-    asked.retain(|(_, format)| !WHOLE.contains(format));
+    let mut formats: BTreeSet<(&str, &str)> = weights.chain(kv).collect();
+    formats.retain(|(_, format)| !WHOLE.contains(format));
     let mut notes = file.quality;
-    notes.retain(|q| asked.contains(&(q.of.as_str(), q.format.as_str())));
+    notes.retain(|q| formats.contains(&(q.of.as_str(), q.format.as_str())));
     let noted = |of: &str, format: &str| notes.iter().any(|q| q.of == of && q.format == format);
-    let unknown = asked.into_iter().rev().filter(|(of, format)| !noted(of, format));
+    let unknown = formats.into_iter().rev().filter(|(of, format)| !noted(of, format));
     let unknown: Vec<Quality> = unknown
         .map(|(of, format)| Quality {
             format: format.to_owned(),
@@ -105,19 +105,19 @@ mod tests {
 
     #[test]
     fn weights_and_caches_have_notes_of_their_own_and_sixteen_bits_none() {
-        let found = of(&["fp8", "bf16", "fp8"], &["fp8", "bf16"]);
-        let names: Vec<_> = found.iter().map(|q| (q.of.as_str(), q.format.as_str())).collect();
+        let notes = of(&["fp8", "bf16", "fp8"], &["fp8", "bf16"]);
+        let names: Vec<_> = notes.iter().map(|q| (q.of.as_str(), q.format.as_str())).collect();
         assert_eq!(names, [("weights", "fp8"), ("kv", "fp8")]);
-        assert!(found[0].is_of("fp8", "bf16") && !found[0].is_of("bf16", "fp8"));
-        assert!(found[1].is_of("bf16", "fp8"));
+        assert!(notes[0].is_of("fp8", "bf16") && !notes[0].is_of("bf16", "fp8"));
+        assert!(notes[1].is_of("bf16", "fp8"));
     }
 
     #[test]
     fn a_format_that_nobody_measured_says_so_and_those_of_a_mixture_come_apart() {
-        let found = of(&["mxfp4+exl-3bpw"], &["q5_1"]);
-        let told: Vec<_> = found.iter().map(|q| (q.format.as_str(), q.source.is_some())).collect();
-        assert_eq!(told, [("mxfp4", true), ("exl-3bpw", false), ("q5_1", false)]);
-        assert_eq!(found[2].note, UNKNOWN);
-        assert!(found[0].is_of("mxfp4+exl-3bpw", "bf16"));
+        let notes = of(&["mxfp4+exl-3bpw"], &["q5_1"]);
+        let formats: Vec<_> = notes.iter().map(|q| (q.format.as_str(), q.source.is_some())).collect();
+        assert_eq!(formats, [("mxfp4", true), ("exl-3bpw", false), ("q5_1", false)]);
+        assert_eq!(notes[2].note, UNKNOWN);
+        assert!(notes[0].is_of("mxfp4+exl-3bpw", "bf16"));
     }
 }

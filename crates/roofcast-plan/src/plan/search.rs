@@ -195,8 +195,8 @@ impl Search<'_> {
         };
         let met: Vec<(usize, Simulation)> = some.iter().filter_map(met).collect();
         let base = self.base;
-        let asked: Vec<_> = met.iter().map(|(index, run)| (self.candidates[*index], base, run)).collect();
-        let outlooks = outlooks(self, &asked, seeds)?;
+        let runs: Vec<_> = met.iter().map(|(index, run)| (self.candidates[*index], base, run)).collect();
+        let outlooks = outlooks(self, &runs, seeds)?;
         let mut likely = false;
         for ((index, _), outlook) in met.iter().zip(outlooks) {
             if let Judged::Meets(proven) = &mut self.judged[*index] {
@@ -223,7 +223,8 @@ impl Search<'_> {
             }
             (Some(miss), _) => Judged::Missed(miss),
             (None, Err(error)) => {
-                let (stage, factor) = (SearchStage::Simulation, f64::INFINITY);
+                let stage = SearchStage::Simulation;
+                let factor = f64::INFINITY;
                 Judged::Missed(Miss { stage, reason: error.to_string(), factor })
             }
         }
@@ -304,8 +305,8 @@ impl Search<'_> {
         let unknown =
             self.candidates.iter().zip(&self.judged).filter(|(_, j)| matches!(j, Judged::MoreExpensive));
         let values: Vec<f64> = unknown.filter_map(|(candidate, _)| self.value(candidate)).collect();
-        let least = values.iter().copied().min_by(f64::total_cmp).filter(|_| paced)?;
-        Some((least, values.iter().filter(|value| **value <= most).count() as u64))
+        let lowest = values.iter().copied().min_by(f64::total_cmp).filter(|_| paced)?;
+        Some((lowest, values.iter().filter(|value| **value <= most).count() as u64))
     }
 
     /// Candidates that meet the SLO, best first: those with the required probability precede the others; then by
@@ -359,11 +360,11 @@ pub(super) fn outlooks(found: &mut Search, met: &[Met], seeds: bool) -> Result<V
     if is_certain(found.judge.demand, &slo) {
         return Ok(met.iter().map(|_| None).collect());
     }
-    let asked = deviate(found.confidence);
+    let deviation = deviate(found.confidence);
     let case = |&(candidate, spec, run)| {
         let trial = found.trial(&candidate, spec)?;
         let doubt = Doubt::of(&trial.forecaster, &slo, load(&trial.spec));
-        Ok(doubt.map(|doubt| Case::new(trial, doubt, run, asked)))
+        Ok(doubt.map(|doubt| Case::new(trial, doubt, run, deviation)))
     };
     let mut cases = met.iter().map(case).collect::<Result<Vec<Option<Case>>>>()?;
     for _ in 0..2 {

@@ -78,10 +78,10 @@ impl ReplicaShape {
         spec.precision.weights = self.weights.clone().or(spec.precision.weights);
         spec.precision.kv = self.kv.clone().or(spec.precision.kv);
         let Cut { tp, pp, ep, attention_dp } = self.cut;
-        let asked = &mut spec.parallelism;
-        (asked.tp, asked.pp, asked.ep, asked.attention_dp) =
+        let parallelism = &mut spec.parallelism;
+        (parallelism.tp, parallelism.pp, parallelism.ep, parallelism.attention_dp) =
             (Some(tp), Some(pp), Some(ep), Some(attention_dp));
-        asked.replicas = None;
+        parallelism.replicas = None;
         spec.engine.max_num_batched_tokens =
             self.max_num_batched_tokens.or(spec.engine.max_num_batched_tokens);
         spec.engine.max_num_seqs = self.max_num_seqs.or(spec.engine.max_num_seqs);
@@ -169,48 +169,51 @@ impl SearchSpace {
     pub(super) fn of(spec: &Spec, model: &Model, catalog: &Catalog, shared: bool) -> Result<SearchSpace> {
         let search = spec.search.clone().unwrap_or_default();
         check(&search)?;
-        let told = told(&search, spec, shared)?;
+        let variants = told(&search, spec, shared)?;
         let chips = chips(&search, catalog, spec.hardware.accelerator.as_deref())?;
         let listed_chips = !search.accelerators.is_empty() || spec.hardware.accelerator.is_some();
         let not_searched = not_searched(catalog, &chips, listed_chips)?;
-        let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
+        let accelerator_limit = search.max_accelerators.unwrap_or(DEFAULT_MOST);
         let mut shapes = Vec::new();
         for chip in &chips {
-            let cuts =
-                |by_layers| cuts(&search, chip, model, most, by_layers).map(move |cut| (cut, by_layers));
+            let cuts = |by_layers| {
+                cuts(&search, chip, model, accelerator_limit, by_layers).map(move |cut| (cut, by_layers))
+            };
             for (cut, by_layers) in cuts(false).chain(cuts(true)) {
                 for weights in listed(&search.weights) {
                     for kv in listed(&search.kv) {
-                        let shape = |told: &ReplicaSettings, (tokens, seqs)| ReplicaShape {
+                        let shape = |variants: &ReplicaSettings, (tokens, seqs)| ReplicaShape {
                             chip: Arc::clone(chip),
                             weights: weights.clone(),
                             kv: kv.clone(),
                             cut,
                             max_num_batched_tokens: tokens,
                             max_num_seqs: seqs,
-                            told: told.clone(),
-                            host_gib: told.host_gib(spec),
+                            told: variants.clone(),
+                            host_gib: variants.host_gib(spec),
                         };
-                        for told in told.iter().filter(|told| told.runs_on(chip, spec)) {
-                            let own = told.engine_spec(&spec.engine);
-                            if (EngineKind::of(own.name()) == EngineKind::LlamaCpp) != by_layers {
+                        for variants in variants.iter().filter(|variants| variants.runs_on(chip, spec)) {
+                            let engine_keys = variants.engine_spec(&spec.engine);
+                            if (EngineKind::of(engine_keys.name()) == EngineKind::LlamaCpp) != by_layers {
                                 continue;
                             }
-                            shapes.extend(settings(&search, spec, &own, chip).map(|set| shape(told, set)));
+                            shapes.extend(
+                                settings(&search, spec, &engine_keys, chip).map(|set| shape(variants, set)),
+                            );
                         }
                     }
                 }
             }
         }
         if shapes.is_empty() {
-            return Err(nothing(spec, &search, &chips, most));
+            return Err(nothing(spec, &search, &chips, accelerator_limit));
         }
         Ok(SearchSpace {
             chips,
             not_searched,
             shapes,
             least: search.min_accelerators.unwrap_or(1),
-            most,
+            most: accelerator_limit,
             host_price: search.host_memory_price.unwrap_or(0.0),
         })
     }
@@ -295,12 +298,12 @@ impl SearchSpace {
         };
         spec.fleet.prefill = Some(pool(prefill));
         spec.fleet.decode = Some(pool(candidate.serving));
-        let asked = base.search.as_ref().and_then(|search| search.link);
-        let own = || match mixed {
+        let wanted_link = base.search.as_ref().and_then(|search| search.link);
+        let usual_link = || match mixed {
             true => between(&self.shapes[prefill.shape].chip, &serving.chip),
             false => within(&serving.chip, candidate.accelerators),
         };
-        spec.fleet.link = Some(asked.unwrap_or_else(own));
+        spec.fleet.link = Some(wanted_link.unwrap_or_else(usual_link));
         spec
     }
 }
@@ -335,7 +338,7 @@ fn cuts(
     by_layers: bool,
 ) -> impl Iterator<Item = Cut> + use<> {
     let mut cuts = Vec::new();
-    let asked = |list: &[u64], value: u64| list.is_empty() || list.contains(&value);
+    let accepts = |list: &[u64], value: u64| list.is_empty() || list.contains(&value);
     for size in chip.sizes(most) {
         let wide = size.min(chip.node_size);
         let mut ways = vec![(wide, size / wide, 1)];
@@ -348,8 +351,9 @@ fn cuts(
         }
         for (tp, pp, attention_dp) in ways {
             let legal = indivisible(model, tp).is_none() && pp <= model.most_stages();
-            let wanted =
-                asked(&search.tp, tp) && asked(&search.pp, pp) && asked(&search.attention_dp, attention_dp);
+            let wanted = accepts(&search.tp, tp)
+                && accepts(&search.pp, pp)
+                && accepts(&search.attention_dp, attention_dp);
             if !legal
                 || !wanted
                 || cuts.iter().any(|c: &Cut| (c.tp, c.pp, c.attention_dp) == (tp, pp, attention_dp))
@@ -358,7 +362,7 @@ fn cuts(
             }
             let ranks = tp * attention_dp;
             let spread = if model.is_moe() && ranks > 1 { vec![ranks, 1] } else { vec![1] };
-            let spread = spread.into_iter().filter(|ep| asked(&search.ep, *ep));
+            let spread = spread.into_iter().filter(|ep| accepts(&search.ep, *ep));
             cuts.extend(spread.map(|ep| Cut { tp, pp, ep, attention_dp }));
         }
     }
@@ -368,9 +372,9 @@ fn cuts(
 fn check(search: &SearchSpec) -> Result<()> {
     search.weights.iter().try_for_each(|w| w.parse::<WeightFormat>().map(drop))?;
     search.kv.iter().filter(|k| *k != "auto").try_for_each(|k| k.parse::<KvFormat>().map(drop))?;
-    let most = search.max_accelerators.unwrap_or(DEFAULT_MOST);
-    if most == 0 || most > 4096 {
-        return Err(Error::field("spec", "search.max_accelerators", most, "1 to 4096"));
+    let accelerator_limit = search.max_accelerators.unwrap_or(DEFAULT_MOST);
+    if accelerator_limit == 0 || accelerator_limit > 4096 {
+        return Err(Error::field("spec", "search.max_accelerators", accelerator_limit, "1 to 4096"));
     }
     if let Some(price) = search.host_memory_price.filter(|price| !(0.0..=1e3).contains(price)) {
         return Err(Error::field(
@@ -380,10 +384,10 @@ fn check(search: &SearchSpec) -> Result<()> {
             "0 to 1000 dollars per GiB and hour",
         ));
     }
-    let least = search.min_accelerators.unwrap_or(1);
-    if least == 0 || least > most {
-        let accepted = format!("1 to max_accelerators ({most})");
-        return Err(Error::field("spec", "search.min_accelerators", least, accepted));
+    let fewest = search.min_accelerators.unwrap_or(1);
+    if fewest == 0 || fewest > accelerator_limit {
+        let accepted = format!("1 to max_accelerators ({accelerator_limit})");
+        return Err(Error::field("spec", "search.min_accelerators", fewest, accepted));
     }
     Ok(())
 }

@@ -136,9 +136,9 @@ fn vary<T: Clone>(
         return all;
     }
     let with = |told: &ReplicaSettings, value: &T| {
-        let mut told = told.clone();
-        set(&mut told, value.clone());
-        told
+        let mut variant = told.clone();
+        set(&mut variant, value.clone());
+        variant
     };
     all.iter()
         .flat_map(|told| values.iter().map(move |value| (told, value)))

@@ -41,13 +41,13 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
     });
     // A run that ended early looks nearer by its first requests than by all of them, so more deployments are run to
     // their end than are reported.
-    let mut told: Vec<Near> = Vec::new();
+    let mut nearest: Vec<Near> = Vec::new();
     for (_, index) in missed.into_iter().take(2 * most) {
-        told.push(near(found, index)?);
+        nearest.push(near(found, index)?);
     }
-    told.sort_by(|a, b| a.factor.unwrap_or(f64::INFINITY).total_cmp(&b.factor.unwrap_or(f64::INFINITY)));
-    told.truncate(most);
-    Ok(told)
+    nearest.sort_by(|a, b| a.factor.unwrap_or(f64::INFINITY).total_cmp(&b.factor.unwrap_or(f64::INFINITY)));
+    nearest.truncate(most);
+    Ok(nearest)
 }
 
 /// The results of the deployments that `named` describes.

@@ -196,8 +196,8 @@ impl RowForecast<'_> {
             true => measured <= at_deviate(width, z),
             false => measured >= at_deviate(width, -z),
         };
-        let kept = [Z80, Z90].map(|z| self.width(index).is_some_and(|width| keeps(width, z)));
-        Some(Compared { error: ratio - 1.0, in_band, kept })
+        let within_band = [Z80, Z90].map(|z| self.width(index).is_some_and(|width| keeps(width, z)));
+        Some(Compared { error: ratio - 1.0, in_band, kept: within_band })
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn errors_by_rows_and_by_groups() {
         let large = vec![row(0.1, true), row(0.2, true), row(-0.3, false)];
-        let found = errors(&[large, Vec::new(), vec![row(0.8, true)]]).unwrap();
+        let summary = errors(&[large, Vec::new(), vec![row(0.8, true)]]).unwrap();
         let expected = Errors {
             n: 4,
             median_ape: 0.25,
@@ -259,9 +259,9 @@ mod tests {
             let chances = [e.in_band, e.kept_at_80, e.kept_at_90];
             [[e.median_ape, e.p90_ape, e.bias], chances, [e.group_median_ape, e.group_p90_ape, 0.0]].concat()
         };
-        assert_eq!((found.n, found.groups), (expected.n, expected.groups));
-        for (found, expected) in figures(&found).into_iter().zip(figures(&expected)) {
-            assert!((found - expected).abs() < 1e-12, "{found} for {expected}");
+        assert_eq!((summary.n, summary.groups), (expected.n, expected.groups));
+        for (summary, expected) in figures(&summary).into_iter().zip(figures(&expected)) {
+            assert!((summary - expected).abs() < 1e-12, "{summary} for {expected}");
         }
         assert!(errors(&[Vec::new()]).is_none());
     }

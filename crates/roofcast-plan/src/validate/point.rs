@@ -181,10 +181,10 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
     let Ok(context) = context(row) else {
         return RowLimits { whole: Metrics::default(), least: Metrics::default() };
     };
-    let least = |lengths: Option<Lengths>| lengths.map_or(0, |lengths| shortest(row, lengths));
+    let shortest_of = |lengths: Option<Lengths>| lengths.map_or(0, |lengths| shortest(row, lengths));
     let (batch, context) = match row.batch() {
         Some(batch) => (batch, context),
-        None => (1, row.context.unwrap_or(least(row.input) + least(row.output) / 2)),
+        None => (1, row.context.unwrap_or(shortest_of(row.input) + shortest_of(row.output) / 2)),
     };
     let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL);
     let step = limit(&Batch::decode(batch, context));
@@ -194,11 +194,12 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
     let prompt = row.input.filter(|_| row.pools.is_none());
     // Shared prompt tokens may be in the prefix cache.
     let cached = if row.may_hit() { u64::MAX } else { row.prefix().map_or(0, |prefix| prefix.length) };
-    let own = |input| shortest(row, input).saturating_sub(cached).max(1);
-    let prompt = prompt.map(|input| limit(&Batch::prefill(prompts, own(input))));
-    let after = least(row.output).saturating_sub(1) as f64;
+    let uncached = |input| shortest(row, input).saturating_sub(cached).max(1);
+    let prompt = prompt.map(|input| limit(&Batch::prefill(prompts, uncached(input))));
+    let after = shortest_of(row.output).saturating_sub(1) as f64;
     let metrics = |of: fn(&Cost) -> Picoseconds| {
-        let (step, prompt) = (of(&step).ms(), prompt.as_ref().map(|prompt| of(prompt).ms()));
+        let step = of(&step).ms();
+        let prompt = prompt.as_ref().map(|prompt| of(prompt).ms());
         Metrics {
             ttft_ms: prompt,
             tpot_ms: Some(step),
@@ -329,14 +330,14 @@ impl RowTraffic {
         };
         let prefix = row.prefix();
         let shared = prefix.map_or(0, |prefix| prefix.length);
-        let own = Lengths { min: input.min - shared, max: input.max - shared };
+        let own_lengths = Lengths { min: input.min - shared, max: input.max - shared };
         let workload = Workload {
             images: None,
             adapters: None,
             requests: Some(requests),
             seed: 0,
             arrivals,
-            input_len: length(own),
+            input_len: length(own_lengths),
             output_len: length(output),
             prefix,
             priorities: Vec::new(),
@@ -359,8 +360,10 @@ impl RowTraffic {
         priced.deployment.engine.cost = CostKind::Forecast;
         let spec =
             Spec { workload: Some(self.workload.clone()), fleet: self.fleet.clone(), ..Spec::default() };
-        let found = simulate(&priced, &spec, "row", RunOptions { leap: true, ..RunOptions::default() })?;
-        let (summary, activity, time) = (found.summary, found.activity, found.time);
+        let run = simulate(&priced, &spec, "row", RunOptions { leap: true, ..RunOptions::default() })?;
+        let summary = run.summary;
+        let activity = run.activity;
+        let time = run.time;
         if summary.completed < self.requests {
             let longest = self.input.max + self.output.max;
             return Err(Error::field(
@@ -382,7 +385,7 @@ impl RowTraffic {
 
     /// Metrics of the run, as the statistics that the row's kind reports.
     fn figures(&self, row: &Measurement, s: &RunSummary) -> Metrics {
-        let of = |m: &roofcast_ask::summary::Statistics| if row.median { m.median } else { m.mean };
+        let average = |m: &roofcast_ask::summary::Statistics| if row.median { m.median } else { m.mean };
         let whole = s.duration * 1e3;
         let seconds = s.duration.max(1e-12);
         let output = s.total_output_tokens as f64 / seconds;
@@ -395,10 +398,10 @@ impl RowTraffic {
             (first, (whole - first) / (self.output.mean() - 1.0).max(1.0), whole)
         } else {
             let tpot = match row.tpot_mean {
-                TpotMean::Requests => of(&s.tpot),
+                TpotMean::Requests => average(&s.tpot),
                 TpotMean::Tokens => s.itl.mean,
             };
-            (of(&s.ttft), tpot, of(&s.e2el))
+            (average(&s.ttft), tpot, average(&s.e2el))
         };
         // Sources that time prefill and decode separately count only the tokens of the decode phase.
         let phases = row.kind == MeasurementKind::StaticBatchPhases;

@@ -98,13 +98,14 @@ impl Axes {
     ) -> Option<Axes> {
         let (users, output, accelerators) = load;
         // Use only metrics that were measured; the forecast has all metrics.
-        let kept = Metrics {
+        let comparable = Metrics {
             e2e_ms: forecast.e2e_ms.filter(|_| measured.e2e_ms.is_some()),
             output_tok_s: forecast.output_tok_s.filter(|_| measured.output_tok_s.is_some()),
             ..*forecast
         };
-        let [m, f] = [measured, &kept].map(|m| axes(m, users, output, accelerators));
-        let (m, f) = (m?, f?);
+        let [m, f] = [measured, &comparable].map(|m| axes(m, users, output, accelerators));
+        let m = m?;
+        let f = f?;
         Some(Axes { configuration, interactivity: [m.0, f.0], throughput: [m.1, f.1] })
     }
 
@@ -145,8 +146,8 @@ fn best(points: &[Axes], by: usize, least: f64) -> Option<&Axes> {
 
 /// Measured throughput of `point`, as a fraction of the highest at the point's measured interactivity.
 fn reached(points: &[Axes], point: &Axes) -> f64 {
-    let most = best(points, MEASURED, point.interactivity[MEASURED]).unwrap_or(point);
-    point.throughput[MEASURED] / most.throughput[MEASURED].max(f64::MIN_POSITIVE)
+    let best_point = best(points, MEASURED, point.interactivity[MEASURED]).unwrap_or(point);
+    point.throughput[MEASURED] / best_point.throughput[MEASURED].max(f64::MIN_POSITIVE)
 }
 
 fn lengths(row: &Measurement) -> String {
@@ -178,18 +179,18 @@ pub fn ranking(points: &[RowForecast]) -> RankingQuality {
         groups.entry(format!("{} | {load} | {}", row.source, lengths(row))).or_default().push(axes.clone());
         loads.entry(format!("{load} | {} | {}", row.weights, lengths(row))).or_default()[0].push(axes);
     }
-    let found: Vec<(MeasuredSweep, f64)> =
+    let sweeps: Vec<(MeasuredSweep, f64)> =
         groups.into_iter().filter_map(|(name, points)| sweep(name, &points)).collect();
-    let count = found.len().max(1) as f64;
-    let enough = found.iter().filter(|(sweep, _)| sweep.reached >= CLOSE_TO_BEST).count() as f64;
-    let at_random = found.iter().map(|(_, random)| random).sum::<f64>() / count;
+    let count = sweeps.len().max(1) as f64;
+    let enough = sweeps.iter().filter(|(sweep, _)| sweep.reached >= CLOSE_TO_BEST).count() as f64;
+    let at_random = sweeps.iter().map(|(_, random)| random).sum::<f64>() / count;
     let sides: Vec<PoolComparison> = loads.into_iter().filter_map(|(load, both)| side(load, &both)).collect();
     let decisions: u64 = sides.iter().map(|s| s.decisions).sum();
     let agree: u64 = sides.iter().map(|s| s.agree).sum();
     RankingQuality {
         share: enough / count,
         at_random,
-        sweeps: found.into_iter().map(|(sweep, _)| sweep).collect(),
+        sweeps: sweeps.into_iter().map(|(sweep, _)| sweep).collect(),
         sides,
         sides_share: (decisions > 0).then(|| agree as f64 / decisions as f64),
         left_out,
@@ -214,20 +215,20 @@ fn sweep(name: String, points: &[Axes]) -> Option<(MeasuredSweep, f64)> {
     }
     let mut measured: Vec<f64> = points.iter().map(|p| p.interactivity[MEASURED]).collect();
     measured.sort_by(f64::total_cmp);
-    let asked = *measured.get((measured.len() - 1) / 2)?;
+    let middle = *measured.get((measured.len() - 1) / 2)?;
     let fastest =
         || points.iter().max_by(|a, b| a.interactivity[FORECAST].total_cmp(&b.interactivity[FORECAST]));
-    let first = best(points, FORECAST, asked).or_else(fastest)?;
-    let most = best(points, MEASURED, first.interactivity[MEASURED])?;
-    let reach: Vec<&Axes> = points.iter().filter(|p| p.interactivity[MEASURED] >= asked).collect();
+    let first = best(points, FORECAST, middle).or_else(fastest)?;
+    let best_measured = best(points, MEASURED, first.interactivity[MEASURED])?;
+    let reach: Vec<&Axes> = points.iter().filter(|p| p.interactivity[MEASURED] >= middle).collect();
     let good = reach.iter().filter(|p| reached(points, p) >= CLOSE_TO_BEST).count();
     let sweep = MeasuredSweep {
         sweep: name,
         configurations: configurations.len() as u64,
         points: points.len() as u64,
-        interactivity_tok_s: asked,
+        interactivity_tok_s: middle,
         first: first.configuration.clone(),
-        best: most.configuration.clone(),
+        best: best_measured.configuration.clone(),
         reached: reached(points, first),
     };
     Some((sweep, good as f64 / reach.len().max(1) as f64))
@@ -239,8 +240,8 @@ fn side(load: String, [together, apart]: &[Vec<Axes>; 2]) -> Option<PoolComparis
         return None;
     }
     let better = |by: usize, least: f64| {
-        let most = |points: &[Axes]| best(points, by, least).map_or(0.0, |p| p.throughput[by]);
-        most(apart) > most(together)
+        let most_throughput = |points: &[Axes]| best(points, by, least).map_or(0.0, |p| p.throughput[by]);
+        most_throughput(apart) > most_throughput(together)
     };
     let mut side = PoolComparison { load, decisions: 0, agree: 0, apart: 0 };
     for asked in apart.iter().map(|p| p.interactivity[MEASURED]) {
@@ -284,8 +285,8 @@ mod tests {
 
     #[test]
     fn one_configuration_is_no_choice() {
-        let one = point("a", (40.0, 2000.0), (45.0, 2100.0));
-        assert!(sweep("s".into(), &[one.clone(), one]).is_none());
+        let only_point = point("a", (40.0, 2000.0), (45.0, 2100.0));
+        assert!(sweep("s".into(), &[only_point.clone(), only_point]).is_none());
     }
 
     /// At 50, pools have a measured throughput of 300 against 400; at 80 only pools remain. In the forecast pools have

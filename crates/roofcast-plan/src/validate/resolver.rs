@@ -39,7 +39,8 @@ impl<'a> Resolver<'a> {
             .chips
             .entry(row.hardware.clone())
             .or_insert_with(|| Ok(Arc::new(catalog.accelerator(&row.hardware)?.clone())));
-        let (mut model, chip) = (model.clone()?, chip.clone()?);
+        let mut model = model.clone()?;
+        let chip = chip.clone()?;
         // The measured server had a raised maximum length (VLLM_ALLOW_LONG_MAX_MODEL_LEN or similar).
         let longest = row.longest();
         if model.max_context.is_some_and(|most| most < longest) {

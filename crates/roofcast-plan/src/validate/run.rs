@@ -154,14 +154,14 @@ pub fn replay(
     }
     let options = simulate::RunOptions { leap: true, ..simulate::RunOptions::default() };
     let predicted = simulate(&forecaster, &spec, name, options)?.summary;
-    let of = |metric: &dyn Fn(&Served) -> Option<f64>| {
+    let statistics_of = |metric: &dyn Fn(&Served) -> Option<f64>| {
         Statistics::of(&mut served.iter().filter_map(|s| metric(s).map(|t| t * 1e3)).collect::<Vec<f64>>())
     };
-    let ttft = of(&|s| Some(s.first_token_ts - s.queued_ts));
-    let tpot = of(&|s| {
+    let ttft = statistics_of(&|s| Some(s.first_token_ts - s.queued_ts));
+    let tpot = statistics_of(&|s| {
         (s.output_toks > 1).then(|| (s.last_token_ts - s.first_token_ts) / (s.output_toks - 1) as f64)
     });
-    let e2e = of(&|s| Some(s.last_token_ts - s.queued_ts));
+    let e2e = statistics_of(&|s| Some(s.last_token_ts - s.queued_ts));
     Ok(Replay {
         name: name.to_owned(),
         metrics: RunMetrics {
@@ -176,14 +176,15 @@ fn served(place: &str, text: &str) -> Result<Vec<Served>> {
     let mut all: Vec<Served> = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
         let place = format!("{place}:{}", index + 1);
-        let one: Served = serde_json::from_str(line)
+        let request: Served = serde_json::from_str(line)
             .map_err(|e| Error::Parse { place: place.clone(), message: e.to_string() })?;
-        let ordered = one.queued_ts <= one.first_token_ts && one.first_token_ts <= one.last_token_ts;
-        if !ordered || one.input_toks == 0 || one.output_toks == 0 {
+        let ordered =
+            request.queued_ts <= request.first_token_ts && request.first_token_ts <= request.last_token_ts;
+        if !ordered || request.input_toks == 0 || request.output_toks == 0 {
             let accepted = "queued_ts ≤ first_token_ts ≤ last_token_ts, and at least a token each way";
             return Err(Error::field(place, "times and tokens", line, accepted));
         }
-        all.push(one);
+        all.push(request);
     }
     if all.is_empty() {
         return Err(Error::field(place, "requests", 0, "a line of JSON for each request"));

@@ -243,14 +243,14 @@ impl Blocks {
         let step = self.scheduler.schedule();
         self.note(&step);
         self.begin_storage_copies(self.clock);
-        let asked = step.transfers.asked;
+        let requested_blocks = step.transfers.asked;
         let nothing = step.work.is_empty();
         let stuck = nothing && step.preempted.is_empty() && self.pending.is_empty();
         if self.pending.is_empty() {
             self.measure();
         }
         self.pending.push_back(step);
-        Scheduled { nothing, stuck, asked }
+        Scheduled { nothing, stuck, asked: requested_blocks }
     }
 
     /// Number of steps in flight.

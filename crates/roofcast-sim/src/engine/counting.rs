@@ -93,7 +93,8 @@ impl<D: Decodes> Engine<D> {
         state.chunks.clear();
         state.land();
         state.poll();
-        let (before, ending) = (state.tally.preemptions, state.ending());
+        let before = state.tally.preemptions;
+        let ending = state.ending();
         let decode = self.policy.schedule(state) && !state.decodes.is_empty();
         let changes = before != state.tally.preemptions || ending > 0;
         self.fresh = false;
@@ -155,7 +156,8 @@ impl<D: Decodes> Engine<D> {
         let state = &mut self.state;
         let n = if decode { state.decodes.len() } else { 0 };
         self.prompts.clear();
-        let (mut new, mut sampled) = (0, 0);
+        let mut new = 0;
+        let mut sampled = 0;
         for chunk in chunks(state) {
             sampled += chunk.sampled;
             new += chunk.new;
@@ -164,7 +166,8 @@ impl<D: Decodes> Engine<D> {
         let seen = if decode { state.decodes.seen() } else { Seen::default() };
         let (time, shares) = self.price.mixed(n, seen, &self.prompts);
         let moving = Ticks::from(swapped * self.swap);
-        let (began, end) = (state.clock, state.clock + time + moving);
+        let began = state.clock;
+        let end = state.clock + time + moving;
         state.tally.swapping += moving;
         state.tally.mixed.add(shares);
         if state.timeline.is_some() {
@@ -262,12 +265,12 @@ impl<D: Decodes> Replica for Engine<D> {
     fn blocked(&self) -> bool {
         // If prompts wait until they fill a step, every new request matters. An empty queue is checked first, because
         // it is the usual case and this code runs before every step.
-        let held = || self.state.config.polling.wait_steps > 0;
+        let waits_for_prompts = || self.state.config.polling.wait_steps > 0;
         // A decision made ahead can use the budget of a request that has ended before that request leaves.
         let early = || self.state.config.ahead && self.state.short_of_budget;
         D::LEAPS
             && self.state.waiting() > 0
-            && !held()
+            && !waits_for_prompts()
             && !early()
             && self.state.head().is_some()
             && self.state.in_order()
@@ -414,7 +417,8 @@ fn chunks<D: Decodes>(state: &State<D>) -> impl Iterator<Item = Sequences> {
 /// Counts `steps` equal steps, each with `running` sequences that compute `tokens` tokens in total.
 #[inline(always)]
 fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64) {
-    let (held, shared) = (state.held_tokens(), state.shared_tokens());
+    let held_tokens = state.held_tokens();
+    let shared = state.shared_tokens();
     let growth = if state.chunks.is_empty() { state.decodes.len() } else { 0 };
     let used = state.config.blocks - state.free();
     let tally = &mut state.tally;
@@ -423,7 +427,7 @@ fn count<D: Decodes>(state: &mut State<D>, running: u64, tokens: u64, steps: u64
     tally.running_steps += running * steps;
     tally.running_peak = tally.running_peak.max(running);
     tally.blocks_peak = tally.blocks_peak.max(used);
-    tally.token_steps += sum_of_run(held, growth, steps);
+    tally.token_steps += sum_of_run(held_tokens, growth, steps);
     tally.shared_steps += u128::from(shared) * u128::from(steps);
 }
 

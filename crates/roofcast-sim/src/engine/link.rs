@@ -100,7 +100,8 @@ impl Link {
 
     /// Time at which the last copy of the `jobs` ends, if nothing is submitted until then.
     pub(super) fn end_of(&self, jobs: impl Fn(u64) -> bool) -> Ticks {
-        let (mut link, mut last) = (self.clone(), self.now);
+        let mut link = self.clone();
+        let mut last = self.now;
         link.ended.clear();
         while let Some(end) = link.next_end() {
             if link.take_ended(end).is_some_and(|ended| jobs(ended.job)) {

@@ -157,7 +157,8 @@ impl StepPrices {
     /// The price that [`StepPrices::mixed`] computes for a step in which no other rank takes part.
     #[inline(always)]
     fn of_alone(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, BottleneckShares<u64>) {
-        let (timing, known) = (&self.timing, &mut self.products);
+        let timing = &self.timing;
+        let known = &mut self.products;
         let contexts = Contexts::Seen(seen);
         // A deployment with one microbatch has one pass; an iterator over a single pass took as long as pricing the pass.
         let shares = if timing.model.stages.microbatches == 1 {
@@ -179,8 +180,9 @@ impl StepPrices {
             return Ticks::ZERO;
         }
         let mut alone = |new| self.of_alone(0, Seen::default(), &[Sequences::prompt(new, context, false)]).0;
-        let (all, one) = (alone(tokens), alone(1));
-        Ticks(all.0.saturating_sub(one.0))
+        let all = alone(tokens);
+        let single = alone(1);
+        Ticks(all.0.saturating_sub(single.0))
     }
 
     /// Time that LoRA adapters add to a step in which `tokens` tokens use `adapters` distinct adapters.
@@ -246,7 +248,8 @@ fn products(timing: &Timing, cache: &mut Products, (kind, rows): (Rows, u64)) ->
 /// Computes and caches the times of the GEMMs with `rows` rows.
 #[cold]
 fn first_met(timing: &Timing, cache: &mut Products, (kind, rows): (Rows, u64)) -> [f64; 2] {
-    let (index, products) = (rows as usize, timing.products(kind, rows));
+    let index = rows as usize;
+    let products = timing.products(kind, rows);
     if index < MOST_ROWS {
         if cache.len() <= index {
             cache.resize(index + 1, [f64::NAN; 2]);
@@ -312,7 +315,8 @@ mod tests {
             tally.decoded(2, 3, took(seen));
             price.account(&tally)
         };
-        let (with, without) = (account([200, 202, 204]), account([0; 3]));
+        let with = account([200, 202, 204]);
+        let without = account([0; 3]);
         let read = (with.memory - without.memory).seconds();
         assert!((read / (606.0 * 131_072.0 / 3.35e12) - 1.0).abs() < 1e-4, "{read}");
         assert_eq!((with.compute, with.host), (without.compute, without.host));

@@ -112,15 +112,15 @@ impl Ranks {
         };
         let repeats: Vec<Repeats> =
             self.ranks.iter().map(AsRef::as_ref).zip(busy).filter_map(repeats).collect();
-        let most = repeats.iter().map(|repeats| repeats.steps).min().unwrap_or(1);
-        let repeats = if most > 1 { repeats } else { Vec::new() };
+        let repeated_steps = repeats.iter().map(|repeats| repeats.steps).min().unwrap_or(1);
+        let repeats = if repeated_steps > 1 { repeats } else { Vec::new() };
         let joint = self.price.price(loads, &repeats, self.ranks.len() as u64);
         let until = repeats.iter().map(|repeats| repeats.until).fold(horizon, Ticks::min);
-        if most.min(joint.count) <= 1 || until <= self.clock || joint.shares.total() == 0 {
+        if repeated_steps.min(joint.count) <= 1 || until <= self.clock || joint.shares.total() == 0 {
             return JointSteps { count: 1, growth: 0, ..joint };
         }
         let left = if until == Ticks::NEVER { until } else { until - self.clock };
-        let count = steps_within(joint.shares.total(), joint.growth, left, most.min(joint.count));
+        let count = steps_within(joint.shares.total(), joint.growth, left, repeated_steps.min(joint.count));
         JointSteps { count, ..joint }
     }
 

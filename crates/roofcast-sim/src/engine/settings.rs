@@ -38,14 +38,14 @@ impl EngineConfig {
         deployment: &Deployment,
         context: u64,
     ) -> Result<(EngineConfig, vllm::SchedulerConfig)> {
-        let asked = deployment.engine.scheduler;
+        let scheduler = deployment.engine.scheduler;
         let (config, _) = EngineConfig::resolve_as(deployment, (context, true), true, None)?;
         match &config.by_block {
-            Some(settings) if asked == SchedulerKind::Vllm => Ok((config.clone(), settings.clone())),
+            Some(settings) if scheduler == SchedulerKind::Vllm => Ok((config.clone(), settings.clone())),
             _ => Err(Error::field(
                 "engine",
                 "scheduler",
-                name(asked),
+                name(scheduler),
                 "vllm or sglang, which can be driven request by request",
             )),
         }
@@ -58,7 +58,7 @@ impl EngineConfig {
         ranks: Option<RankSettings>,
     ) -> Result<(EngineConfig, Policy)> {
         let spec = &deployment.engine;
-        let own = spec.own();
+        let engine_keys = spec.own();
         let profile = Profile::of(spec.scheduler);
         let block_size = deployment.engine.block_size;
         let prefixes = prefixes(spec, &profile, shared);
@@ -100,12 +100,12 @@ impl EngineConfig {
             ahead: profile.decides_ahead && spec.is_in_order() && spec.overlaps(),
             attention_dp,
             ranks,
-            reservation: match own {
+            reservation: match engine_keys {
                 Own::Reserving(kind) => reserved(*kind),
                 _ if profile.has_slots && pool.is_some_and(|pool| pool.unified) => Reservation::Grow,
                 _ => profile.reservation,
             },
-            preemption: match own {
+            preemption: match engine_keys {
                 Own::VllmV0(PreemptionMode::Swap) => Preemption::Swap,
                 _ => Preemption::Recompute,
             },
@@ -132,7 +132,7 @@ impl EngineConfig {
 /// Number of sequences that one of `engines` engines of a replica runs at once: as many as the spec or the scheduler
 /// says, or fewer if its pool of recurrent states holds fewer.
 fn seats(deployment: &Deployment, memory: &Memory, profile: &Profile, engines: u64) -> Result<u64> {
-    let asked = match (deployment.engine.requested.max_num_seqs, profile.max_num_seqs) {
+    let wanted_seats = match (deployment.engine.requested.max_num_seqs, profile.max_num_seqs) {
         (None, Some(own)) => own,
         _ => (deployment.seats() / engines).max(1),
     };
@@ -142,8 +142,8 @@ fn seats(deployment: &Deployment, memory: &Memory, profile: &Profile, engines: u
              memory, a larger mamba_full_memory_ratio or max_mamba_cache_size",
             deployment.engine.name()
         ))),
-        Some(most) => Ok((most / engines).min(asked)),
-        None => Ok(asked),
+        Some(most) => Ok((most / engines).min(wanted_seats)),
+        None => Ok(wanted_seats),
     }
 }
 
@@ -197,23 +197,23 @@ fn usable_blocks(spec: &EngineSettings, profile: &Profile, room: u64) -> Result<
 
 /// True if a prompt may be split over steps.
 fn chunks(spec: &EngineSettings, profile: &Profile) -> bool {
-    let own = match spec.scheduler {
+    let by_default = match spec.scheduler {
         SchedulerKind::Sglang => spec.sglang().is_some_and(|own| own.chunked_prefill_size.is_some()),
         _ => profile.enable_chunked_prefill,
     };
-    spec.enable_chunked_prefill.unwrap_or(own)
+    spec.enable_chunked_prefill.unwrap_or(by_default)
 }
 
 /// Token budget of a step over the data-parallel ranks of one of `engines` engines: ranks have separate budgets, or
 /// divide one.
 fn budget(deployment: &Deployment, profile: &Profile, engines: u64) -> u64 {
     let spec = &deployment.engine;
-    let own = match spec.scheduler {
+    let engine_budget = match spec.scheduler {
         SchedulerKind::Sglang => spec.sglang().map(|own| own.step_tokens),
         _ => profile.max_num_batched_tokens,
     };
-    let budget = match (spec.requested.max_num_batched_tokens, own) {
-        (None, Some(own)) => own,
+    let budget = match (spec.requested.max_num_batched_tokens, engine_budget) {
+        (None, Some(engine_budget)) => engine_budget,
         _ => deployment.engine.max_num_batched_tokens,
     };
     if profile.divides_budget {
@@ -239,17 +239,17 @@ fn within_budget(spec: &EngineSettings, max_num_seqs: u64, budget: u64) -> Resul
 
 /// The steps in which waiting requests are considered.
 fn polling(spec: &EngineSettings, budget: u64, ranks: u64) -> PollingConfig {
-    let held = match spec.own() {
+    let tensorrt = match spec.own() {
         Own::TensorrtLlm(own) => Some(own),
         _ => None,
     };
-    let balance_steps = held.and_then(|own| own.balance_steps).filter(|_| ranks > 1);
-    let ratio = held.map_or(0.0, |own| own.batch_wait_max_tokens_ratio);
+    let balance_steps = tensorrt.and_then(|own| own.balance_steps).filter(|_| ranks > 1);
+    let ratio = tensorrt.map_or(0.0, |own| own.batch_wait_max_tokens_ratio);
     PollingConfig {
         recv_interval: spec.sglang().map_or(0, |own| own.scheduler_recv_interval),
-        wait_steps: held.map_or(0, |own| own.batch_wait_timeout_iters).max(balance_steps.unwrap_or(0)),
+        wait_steps: tensorrt.map_or(0, |own| own.batch_wait_timeout_iters).max(balance_steps.unwrap_or(0)),
         wait_prompts: if balance_steps.is_some() { ranks } else { 0 },
-        overlaps: held.is_some_and(|own| own.overlaps) && spec.is_in_order(),
+        overlaps: tensorrt.is_some_and(|own| own.overlaps) && spec.is_in_order(),
         wait_tokens: (ratio * budget as f64) as u64,
     }
 }
@@ -257,8 +257,9 @@ fn polling(spec: &EngineSettings, budget: u64, ranks: u64) -> PollingConfig {
 /// KV-cache tokens that fit in the swap space: `swap_space` GiB of host memory per accelerator.
 fn swap_tokens(deployment: &Deployment, spec: &EngineSettings, context: u64) -> u64 {
     let gib = spec.swap_space;
-    let one = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
-    (gib * f64::from(1 << 30) / one.max(1.0)) as u64
+    let bytes_per_token =
+        memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
+    (gib * f64::from(1 << 30) / bytes_per_token.max(1.0)) as u64
 }
 
 /// Refuses settings that the scheduler does not support.
@@ -315,17 +316,17 @@ fn reserved(kind: ReservationKind) -> Reservation {
 
 /// True if the settings break lockstep, so that vLLM's scheduler must run block by block.
 pub(crate) fn runs_by_block(spec: &EngineSettings) -> bool {
-    let own = spec.vllm().is_some_and(|own| {
+    let has_vllm_keys = spec.vllm().is_some_and(|own| {
         own.long_prefill_token_threshold.is_some_and(|t| t > 0)
             || own.prefill_schedule_interval.is_some_and(|steps| steps > 1)
             || spec.policy == QueuePolicy::Priority
     });
-    own || spec.speculative.is_some() || spec.offload().is_some() || spec.lora.is_some()
+    has_vllm_keys || spec.speculative.is_some() || spec.offload().is_some() || spec.lora.is_some()
 }
 
 /// Settings of the scheduler that identifies blocks.
 fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::SchedulerConfig {
-    let own = spec.vllm().copied().unwrap_or_default();
+    let vllm = spec.vllm().copied().unwrap_or_default();
     let drafts = spec.speculative.as_ref();
     let modelled = drafts.filter(|s| s.draft_model.is_some());
     let block_size = u64::from(config.block_size);
@@ -333,12 +334,12 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         block_size,
         num_gpu_blocks: u32::try_from(config.blocks + 1).unwrap_or(u32::MAX),
         max_num_seqs: config.max_num_seqs,
-        max_num_active_seqs: own.max_num_active_seqs.map(|each| each.saturating_mul(config.attention_dp)),
+        max_num_active_seqs: vllm.max_num_active_seqs.map(|each| each.saturating_mul(config.attention_dp)),
         max_num_batched_tokens: u64::from(config.max_num_batched_tokens),
         max_model_len: u64::from(config.max_model_len),
         enable_chunked_prefill: config.enable_chunked_prefill,
         enable_prefix_caching: config.prefixes == PrefixCaching::Blocks,
-        long_prefill_token_threshold: own
+        long_prefill_token_threshold: vllm
             .long_prefill_token_threshold
             .unwrap_or(if config.attention_dp > 1 { config.rank_budget() } else { 0 }),
         long_prefill_token_threshold_adaptive: false,
@@ -349,7 +350,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         },
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark,
-        prefill_schedule_interval: own.prefill_schedule_interval.unwrap_or(1),
+        prefill_schedule_interval: vllm.prefill_schedule_interval.unwrap_or(1),
         async_scheduling: spec.overlaps() && drafts.is_none(),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),

@@ -219,15 +219,15 @@ impl<D: Decodes> Sglang<D> {
         }
         let waits = self.polling.polls() || !self.inbox.is_empty();
         let polls = if waits { self.polling.patience() - 1 } else { u64::MAX };
-        let most = self.scheduler.steady(&batch.step).min(self.rows.steady() - 1).min(polls);
+        let step_limit = self.scheduler.steady(&batch.step).min(self.rows.steady() - 1).min(polls);
         let left = if horizon == Ticks::NEVER { horizon } else { (horizon - self.clock) - late };
-        if most == 0 || left == Ticks::ZERO {
+        if step_limit == 0 || left == Ticks::ZERO {
             return 0;
         }
         let within = if self.overlaps() {
-            steps_within(batch.time, batch.growth, left, most)
+            steps_within(batch.time, batch.growth, left, step_limit)
         } else {
-            steps_within(batch.time, batch.growth, left, most + 1) - 1
+            steps_within(batch.time, batch.growth, left, step_limit + 1) - 1
         };
         if within == 0 { 0 } else { self.scheduler.affordable(within) }
     }
@@ -264,9 +264,9 @@ impl<D: Decodes> Sglang<D> {
     fn deliver(&mut self, batch: &Batch, more: u64) {
         let Batch { step, time, growth, fresh, .. } = batch;
         let start = self.clock;
-        let one = start + Ticks::from(*time);
+        let first_end = start + Ticks::from(*time);
         let pairs = u128::from(more) * u128::from(more + 1) / 2;
-        self.clock = one + Ticks(u128::from(*time) * u128::from(more) + u128::from(*growth) * pairs);
+        self.clock = first_end + Ticks(u128::from(*time) * u128::from(more) + u128::from(*growth) * pairs);
         self.tell(batch, start, more);
         let fresh: Vec<RequestId> = fresh.iter().copied().filter(|id| self.scheduler.decodes(*id)).collect();
         self.report_decoded(batch);
@@ -274,9 +274,9 @@ impl<D: Decodes> Sglang<D> {
         self.moved();
         if step.decodes > 0 {
             for id in &fresh {
-                self.tally.itl.add(one - self.lives[*id].last, 1);
+                self.tally.itl.add(first_end - self.lives[*id].last, 1);
             }
-            self.tally.itl.add(one - self.decoded, results.decoded - fresh.len() as u64);
+            self.tally.itl.add(first_end - self.decoded, results.decoded - fresh.len() as u64);
             self.tally.itl.add_run(time + growth, *growth, more, results.decoded);
             self.decoded = self.clock;
         }
@@ -305,8 +305,8 @@ impl<D: Decodes> Sglang<D> {
     /// The client's bound on output tokens, clipped to the most that SGLang accepts: two tokens less than the pool or
     /// the longest sequence.
     fn bound(&self, arrival: &Arrival) -> u64 {
-        let most = self.config.scheduler.max_total_tokens.min(self.config.max_model_len);
-        let room = most.saturating_sub(u64::from(arrival.input) + 2);
+        let token_limit = self.config.scheduler.max_total_tokens.min(self.config.max_model_len);
+        let room = token_limit.saturating_sub(u64::from(arrival.input) + 2);
         u64::from(arrival.max_tokens).min(room).max(u64::from(arrival.output))
     }
 
@@ -314,16 +314,18 @@ impl<D: Decodes> Sglang<D> {
     fn tokens(&mut self, input: u32, prompt: Prompt) -> (Box<[Run]>, u32) {
         let prefix = self.outputs.prefix(prompt);
         let segment = prefix.output_segment;
-        let own = u64::from(input).saturating_sub(prefix.tokens.len());
-        let own = Some(Run { segment, start: OWN_PROMPT, length: own }).filter(|run| run.length > 0);
-        (prefix.tokens.runs().iter().copied().chain(own).collect(), segment)
+        let own_tokens = u64::from(input).saturating_sub(prefix.tokens.len());
+        let own_run =
+            Some(Run { segment, start: OWN_PROMPT, length: own_tokens }).filter(|run| run.length > 0);
+        (prefix.tokens.runs().iter().copied().chain(own_run).collect(), segment)
     }
 }
 
 impl<D: Decodes> Replica for Sglang<D> {
     fn serves(&self, arrival: &Arrival) -> bool {
         let SglangConfig { scheduler: config, max_model_len, .. } = &self.config;
-        let (input, output) = (u64::from(arrival.input), u64::from(arrival.output));
+        let input = u64::from(arrival.input);
+        let output = u64::from(arrival.output);
         let pool = config.max_total_tokens - config.max_total_tokens % config.page_size;
         // `needed` is the number of tokens that admission needs in an empty pool.
         let needed = input + self.bound(arrival).min(CLIP_MAX_NEW_TOKENS) + config.page_size;

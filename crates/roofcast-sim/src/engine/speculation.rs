@@ -76,8 +76,13 @@ impl Speculation {
                 Drafter::Model(Box::new(StepPrices::new(draft.timing(deployment.engine.cost))))
             }
             (None, None) => {
-                let found = spec.draft_model.as_deref().unwrap_or_default();
-                return Err(Error::field("engine.speculative", "draft_model", found, "a model handed in"));
+                let draft_name = spec.draft_model.as_deref().unwrap_or_default();
+                return Err(Error::field(
+                    "engine.speculative",
+                    "draft_model",
+                    draft_name,
+                    "a model handed in",
+                ));
             }
         };
         Ok(Some(Speculation {
@@ -105,11 +110,11 @@ impl Speculation {
     }
 
     fn drawn(&mut self, request: u64, generated: u64) -> f64 {
-        let kept = &mut self.latest[request as usize % DRAWN];
-        if !kept.has(request, generated) {
-            *kept = Drawn::of(&mut self.stream, request, generated);
+        let drawn = &mut self.latest[request as usize % DRAWN];
+        if !drawn.has(request, generated) {
+            *drawn = Drawn::of(&mut self.stream, request, generated);
         }
-        kept.draws[(generated - kept.first) as usize]
+        drawn.draws[(generated - drawn.first) as usize]
     }
 
     /// Time of drafting for sequences with contexts `sampling`, after a step that took `step` and also computed
@@ -130,13 +135,13 @@ impl Speculation {
         };
         let passes = if sampling.is_empty() { 1 } else { self.count };
         let reaches = price.reaches().to_vec();
-        let one = |pass: u64| {
+        let pass_shares = |pass: u64| {
             let seen = |reach: u64| sampling.iter().map(|c| (c + pass).min(reach)).sum();
             let within: Vec<u64> = reaches.iter().copied().map(seen).collect();
             let prompts = if pass == 0 { prompts } else { &[] };
             let seen = Seen { all: seen(u64::MAX), within: &within };
             price.mixed(sampling.len() as u64, seen, prompts).1
         };
-        (0..passes).map(one).fold(BottleneckShares::default(), BottleneckShares::plus)
+        (0..passes).map(pass_shares).fold(BottleneckShares::default(), BottleneckShares::plus)
     }
 }

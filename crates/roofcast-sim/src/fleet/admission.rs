@@ -23,8 +23,8 @@ pub(crate) struct Admission {
 impl Admission {
     /// The limits of a spec, for `replicas` replicas; `None` if the spec sets none.
     pub(crate) fn of(settings: &EngineSettings, replicas: usize) -> Option<Admission> {
-        let own = settings.vllm()?;
-        let limits = [own.max_num_queued_reqs, own.max_num_queued_tokens];
+        let vllm = settings.vllm()?;
+        let limits = [vllm.max_num_queued_reqs, vllm.max_num_queued_tokens];
         let [max_num_queued_reqs, max_num_queued_tokens] = limits.map(|limit| limit.unwrap_or(u64::MAX));
         let counts = vec![[0; 2]; replicas];
         let any = limits.iter().any(Option::is_some);

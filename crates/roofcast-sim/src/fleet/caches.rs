@@ -33,7 +33,7 @@ impl FoundPrefixes {
 /// Reports of the replicas on one prompt: tokens in their caches.
 pub(super) struct Caches<'a> {
     pub(super) replicas: &'a [Box<dyn Replica>],
-    pub(super) servers: &'a Option<Servers>,
+    pub(super) servers: &'a Servers,
     pub(super) prompt: &'a Prompt,
     /// For each replica, the cached tokens that KV events have told so far; empty if the caches themselves are read.
     pub(super) known: Vec<u64>,
@@ -48,7 +48,7 @@ impl Caches<'_> {
 
 impl Replicas for Caches<'_> {
     fn in_flight(&self, index: usize) -> u64 {
-        self.replicas[index].in_flight() + self.servers.as_ref().map_or(0, |servers| servers.inside(index))
+        self.replicas[index].in_flight() + self.servers.inside(index)
     }
 
     fn waiting(&self, index: usize) -> u64 {

@@ -78,9 +78,9 @@ fn ticks(seconds: f64) -> Ticks {
 impl Failures {
     /// Failures of `count` replicas that are up; `seed` draws their times.
     pub(crate) fn new(spec: &FailuresSpec, count: usize, seed: u64) -> Failures {
-        let one = |index: usize| {
-            let own = spec.events.iter().filter(|event| event.replica as usize == index);
-            let mut planned: Vec<Ticks> = own.map(|event| ticks(event.at_s)).collect();
+        let lifetimes_of = |index: usize| {
+            let events = spec.events.iter().filter(|event| event.replica as usize == index);
+            let mut planned: Vec<Ticks> = events.map(|event| ticks(event.at_s)).collect();
             planned.sort_unstable_by(|a, b| b.cmp(a));
             let mut lifetimes = Lifetimes {
                 mean_s: spec.mtbf_s,
@@ -96,7 +96,7 @@ impl Failures {
         Failures {
             retry: spec.retry,
             restart: ticks(spec.restart_s),
-            each: (0..count).map(one).collect(),
+            each: (0..count).map(lifetimes_of).collect(),
             parked: Vec::new(),
             count: 0,
             retried: 0,
@@ -112,17 +112,17 @@ impl Failures {
     /// Applies the next change, and returns it with its time.
     pub(super) fn change(&mut self) -> Option<(Ticks, Change)> {
         let index = (0..self.each.len()).min_by_key(|index| self.each[*index].next)?;
-        let one = &mut self.each[index];
-        let at = one.next;
-        match one.failed.take() {
+        let replica = &mut self.each[index];
+        let at = replica.next;
+        match replica.failed.take() {
             Some(failed) => {
                 self.down += at - failed;
-                one.next = one.fails(at);
+                replica.next = replica.fails(at);
                 Some((at, Change::Returns(index)))
             }
             None => {
                 self.count += 1;
-                (one.failed, one.next) = (Some(at), at + self.restart);
+                (replica.failed, replica.next) = (Some(at), at + self.restart);
                 Some((at, Change::Fails(index)))
             }
         }

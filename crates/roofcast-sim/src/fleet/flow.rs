@@ -130,7 +130,8 @@ impl Flow {
 /// Slope per index of the least-squares line through `values`, and the slope's standard error.
 fn line(values: &[f64]) -> (f64, f64) {
     let n = values.len() as f64;
-    let (middle, mean) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
+    let middle = (n - 1.0) / 2.0;
+    let mean = values.iter().sum::<f64>() / n;
     let offset = |(index, value): (usize, &f64)| (index as f64 - middle, value - mean);
     let offsets = || values.iter().enumerate().map(offset);
     let spread: f64 = offsets().map(|(x, _)| x * x).sum();

@@ -91,7 +91,7 @@ pub(super) struct IngestedRequest {
     pub(super) prompt: Prompt,
 }
 
-/// The servers of all replicas, with the requests in them.
+/// The servers of all replicas, with the requests in them; none if they add no time.
 #[derive(Debug)]
 pub struct Servers {
     each: Vec<Server>,
@@ -107,22 +107,26 @@ struct Server {
 }
 
 impl Servers {
-    /// Idle servers, one for each replica.
+    /// Idle servers, one for each replica, or none.
     pub(crate) fn new(each: Vec<Ingest>) -> Servers {
         let idle = |ingest| Server { ingest, inside: VecDeque::new() };
         let each: Vec<Server> = each.into_iter().map(idle).collect();
         Servers { next: Earliest::new(each.len()), each }
     }
 
+    /// True if requests reach the engines at once.
+    pub(super) fn are_absent(&self) -> bool {
+        self.each.is_empty()
+    }
+
     /// Time at which the next request reaches its engine, or never.
-    #[inline(never)]
     pub(super) fn due(&self) -> Ticks {
         self.next.first().map_or(Ticks::NEVER, |((at, _), _)| at)
     }
 
     /// Number of requests in the server of replica `index`.
     pub(super) fn inside(&self, index: usize) -> u64 {
-        self.each[index].inside.len() as u64
+        self.each.get(index).map_or(0, |server| server.inside.len() as u64)
     }
 
     /// Adds a request to the server of replica `index`.
@@ -148,8 +152,10 @@ impl Servers {
 
     /// Drops the requests in the server of replica `index`.
     pub(super) fn restart(&mut self, index: usize) {
-        self.each[index].inside.clear();
-        self.note_next(index);
+        if let Some(server) = self.each.get_mut(index) {
+            server.inside.clear();
+            self.note_next(index);
+        }
     }
 
     /// Records the next request to leave server `index`.
@@ -188,9 +194,9 @@ mod tests {
             let speed = 1e3 / forecaster.deployment.accelerator.host_speed;
             let times = forecaster.coefficients.engine;
             assert!([times.request, times.request_serial, times.prompt_token].iter().all(|t| *t > 0.0));
-            let found = Ingest::of(&forecaster, CostKind::Forecast).unwrap().alone(1000).ms();
+            let latency_ms = Ingest::of(&forecaster, CostKind::Forecast).unwrap().alone(1000).ms();
             let serial = times.request_serial + 1000.0 * times.prompt_token;
-            (found, times.request * speed, serial * speed)
+            (latency_ms, times.request * speed, serial * speed)
         };
         let alone = |frontend| served(frontend, &chip);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-6;

@@ -366,9 +366,10 @@ impl Results {
             _ => None,
         };
         let long_enough = (lasting_s * offered * flow::DECODES).ceil() as u64;
-        let asked = self.conversations.filter(|_| stable_per_s.is_some()).map_or(0.0, |c| c.per_s * c.turns);
+        let turns_per_s =
+            self.conversations.filter(|_| stable_per_s.is_some()).map_or(0.0, |c| c.per_s * c.turns);
         OfferedLoad {
-            offered_per_s: Some(offered.max(asked)),
+            offered_per_s: Some(offered.max(turns_per_s)),
             overloaded: stable_per_s.is_some(),
             stable_per_s,
             too_short_below: (trend == Trend::Short && wait.is_none()).then_some(long_enough.max(total + 1)),

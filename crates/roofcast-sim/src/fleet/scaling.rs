@@ -48,7 +48,8 @@ impl Scaling {
     /// State with no replica up, which follows the load.
     pub fn new(spec: AutoscaleSpec) -> Scaling {
         let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
-        let (startup, patience) = (ticks(spec.startup_s), ticks(spec.idle_s));
+        let startup = ticks(spec.startup_s);
+        let patience = ticks(spec.idle_s);
         Scaling::of(ScalingCause::Load { spec, startup, patience }, spec.max_replicas as usize)
     }
 

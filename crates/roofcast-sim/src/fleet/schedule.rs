@@ -32,10 +32,11 @@ impl Schedule {
     /// The schedule of a validated spec.
     pub(super) fn new(spec: &ScheduleSpec) -> Schedule {
         let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
-        let (interval, startup) = (ticks(spec.interval_s), ticks(spec.startup_s));
+        let interval = ticks(spec.interval_s);
+        let startup = ticks(spec.startup_s);
         let counts: Vec<usize> = spec.replicas.iter().map(|n| *n as usize).collect();
-        let most = counts.iter().copied().max().unwrap_or(0);
-        let windows = (0..most).map(|index| windows(&counts, index, interval, startup)).collect();
+        let replica_count = counts.iter().copied().max().unwrap_or(0);
+        let windows = (0..replica_count).map(|index| windows(&counts, index, interval, startup)).collect();
         Schedule { interval, counts, windows }
     }
 

@@ -17,20 +17,20 @@ impl Fleet {
         if let [alone] = self.replicas.as_slice() {
             return alone.due().map(|clock| (clock, 0));
         }
-        if self.pools.is_some() { self.busy().min() } else { self.turns.first() }
+        if self.delivery.pools.is_some() { self.busy().min() } else { self.turns.first() }
     }
 
     /// Records the time at which replica `index` has its next turn.
     #[inline(always)]
     pub(super) fn note_turn(&mut self, index: usize) {
-        if self.replicas.len() > 1 && self.pools.is_none() && !self.apart {
+        if self.replicas.len() > 1 && self.delivery.pools.is_none() && !self.apart {
             self.turns.set(index, self.replicas[index].due());
         }
     }
 
     /// Replicas with work, and the end times of their last steps.
     fn busy(&self) -> impl Iterator<Item = (Ticks, usize)> {
-        let works = |index: usize| self.pools.as_ref().is_none_or(|p| !p.is_stalled(index));
+        let works = |index: usize| self.delivery.pools.as_ref().is_none_or(|p| !p.is_stalled(index));
         let replicas = self.replicas.iter().enumerate();
         replicas.filter_map(move |(index, replica)| Some((replica.due()?, index)).filter(|_| works(index)))
     }
@@ -43,10 +43,11 @@ impl Fleet {
     #[inline(always)]
     pub(super) fn horizon(&self, index: usize, due: Ticks, closed: bool) -> Ticks {
         if let [alone] = self.replicas.as_slice() {
-            let passing = !closed && self.admission.is_none() && self.failures.is_none() && alone.blocked();
+            let limited = self.attended && (self.delivery.admission.is_some() || self.life.attends());
+            let passing = !closed && !limited && alone.blocked();
             return if passing { Ticks::NEVER } else { due };
         }
-        let others = match &self.pools {
+        let others = match &self.delivery.pools {
             None if closed => self.turns.first_besides(index),
             None => None,
             Some(pools) => {
@@ -59,13 +60,10 @@ impl Fleet {
 
     /// True if no replica affects another one, or the requests that another one gets.
     pub(super) fn are_apart(&self, traffic: &Traffic) -> bool {
-        let joined = self.pools.is_some()
-            || self.scaling.is_some()
-            || self.failures.is_some()
-            || self.admission.is_some()
-            || self.events.is_some()
-            || self.oracle.is_some()
-            || self.counts_prefixes;
+        let joined = self.delivery.attends()
+            || self.watch.attends()
+            || self.watch.counts_prefixes
+            || !self.life.is_steady();
         let in_turn = self.router.routing() == Routing::RoundRobin;
         self.replicas.len() > 1 && !traffic.is_closed() && !joined && in_turn && !self.results.may_miss()
     }
@@ -95,9 +93,10 @@ impl Fleet {
             if !goes_on(self) {
                 return Ok(());
             }
-            match &self.servers {
-                Some(servers) if servers.due() == due => self.hand_in(traffic)?,
-                _ => self.deliver(traffic)?,
+            if self.delivery.servers.due() == due {
+                self.hand_in(traffic)?;
+            } else {
+                self.deliver(traffic)?;
             }
         }
         for index in 0..self.replicas.len() {

@@ -33,9 +33,9 @@ impl TransferPath {
     /// The accelerators of one end do not have the link, or the KV caches of both ends differ in format.
     pub fn new(from: &Deployment, to: &Deployment, link: LinkKind, place: &str) -> Result<TransferPath> {
         if from.kv != to.kv {
-            let found =
+            let formats =
                 format!("{} where prompts are computed, {} where others decode", from.kv.name, to.kv.name);
-            return Err(Error::field(place, "precision.kv", found, "a format that both pools have"));
+            return Err(Error::field(place, "precision.kv", formats, "a format that both pools have"));
         }
         let ends = [&*from.accelerator, &*to.accelerator];
         let (rate, latency) = shared(ends, link).ok_or_else(|| {
@@ -56,8 +56,8 @@ impl TransferPath {
         let stages = |end: &Deployment| {
             (0..end.stages.len()).map(|stage| memory::sequence_bytes(end, stage, tokens)).max()
         };
-        let most = self.ends.iter().filter_map(stages).max().unwrap_or_default();
-        Picoseconds::moving(most, self.rate).into()
+        let largest_share = self.ends.iter().filter_map(stages).max().unwrap_or_default();
+        Picoseconds::moving(largest_share, self.rate).into()
     }
 }
 

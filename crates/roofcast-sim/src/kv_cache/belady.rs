@@ -50,9 +50,9 @@ impl Uses {
         let mut order: BTreeSet<(u32, u32)> = BTreeSet::new();
         let mut cached = vec![NEVER; self.numbers.len()];
         for ((number, looked_up), follows) in self.uses.iter().zip(follows) {
-            let held = std::mem::replace(&mut cached[*number as usize], follows);
-            if held != NEVER {
-                order.remove(&(held, *number));
+            let previous_use = std::mem::replace(&mut cached[*number as usize], follows);
+            if previous_use != NEVER {
+                order.remove(&(previous_use, *number));
                 hits += u64::from(*looked_up);
             }
             if follows != NEVER {

@@ -49,7 +49,8 @@ impl ContiguousSpace {
     /// Frees the piece of `length` addresses at `start`.
     pub(crate) fn give_back(&mut self, start: u64, length: u64) {
         self.free += length;
-        let (mut from, mut gap) = (start, length);
+        let mut from = start;
+        let mut gap = length;
         if let Some(after) = self.gaps.remove(&(start + length)) {
             gap += after;
         }

@@ -17,7 +17,8 @@ impl Cursor {
     pub(crate) fn rest(&mut self, runs: &[Run]) -> Option<Run> {
         while let Some(run) = runs.get(self.run) {
             if self.offset < run.length {
-                let (start, length) = (run.start + self.offset, run.length - self.offset);
+                let start = run.start + self.offset;
+                let length = run.length - self.offset;
                 return Some(Run { segment: run.segment, start, length });
             }
             *self = Cursor { run: self.run + 1, offset: 0 };
@@ -41,7 +42,9 @@ impl Cursor {
     /// Number of tokens, in whole pages and at most `most`, that are equal in `runs` from this position on and in
     /// `same` from its beginning on; moves past them.
     pub(crate) fn pass_common(&mut self, same: &[Run], runs: &[Run], most: u64, page: u64) -> u64 {
-        let (mut here, mut there, mut length) = (Cursor::default(), *self, 0);
+        let mut here = Cursor::default();
+        let mut there = *self;
+        let mut length = 0;
         while length < most
             && let Some((ours, theirs)) = here.rest(same).zip(there.rest(runs))
         {

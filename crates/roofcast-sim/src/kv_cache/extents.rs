@@ -229,7 +229,8 @@ impl Extents {
     pub(crate) fn release(&mut self, path: &mut Path, blank: u64) {
         self.blank += blank;
         for extent in path.extents.iter().rev() {
-            let (mut left, mut copy) = (extent.blocks, extent.copy);
+            let mut left = extent.blocks;
+            let mut copy = extent.copy;
             while left > 0 {
                 let Copied { node, above, .. } = self.copies[copy as usize];
                 let blocks = self.nodes[node as usize].blocks;
@@ -302,11 +303,15 @@ impl Extents {
         let tokens = blocks * self.block;
         let node = &mut self.nodes[id as usize];
         let whole = std::mem::take(&mut node.runs);
-        let (mut upper, mut at) = (Vec::new(), Cursor::default());
+        let mut upper = Vec::new();
+        let mut at = Cursor::default();
         at.take(&whole, tokens, |run| upper.push(run));
         at.take(&whole, u64::MAX, |run| node.runs.push(run));
         node.blocks -= blocks;
-        let (parent, first, owner, mut copy) = (node.parent, node.first, node.owner, node.oldest);
+        let parent = node.parent;
+        let first = node.first;
+        let owner = node.owner;
+        let mut copy = node.oldest;
         let below = Cursor::default().page(&node.runs, self.block);
         let above =
             Node { parent, first, owner, children: u32::from(first.is_some()), ..Node::new(upper, blocks) };
@@ -341,8 +346,8 @@ impl Extents {
                 node.cut(taken, self.block);
                 return taken;
             }
-            let kept = node.blocks - taken;
-            self.split(id, kept);
+            let remaining_blocks = node.blocks - taken;
+            self.split(id, remaining_blocks);
         }
         self.unlink(copy);
         self.copies.vacate(copy as usize);

@@ -213,23 +213,24 @@ mod tests {
     #[test]
     fn contents_keep_their_names_while_in_use() {
         let mut names = Names::default();
-        let one = names.name(Name::START, content(1));
-        let two = names.name(one, content(2));
+        let first = names.name(Name::START, content(1));
+        let two = names.name(first, content(2));
         let three = names.name(two, content(3));
-        let four = names.name(one, content(4));
-        assert_eq!((names.name(one, content(4)), names.name(one, content(2))), (four, two));
+        let four = names.name(first, content(4));
+        assert_eq!((names.name(first, content(4)), names.name(first, content(2))), (four, two));
         let path = [1, 2, 3, 5].map(content);
-        assert_eq!(names.known_of(&path), [one, two, three]);
+        assert_eq!(names.known_of(&path), [first, two, three]);
         names.collect([four].into_iter());
-        assert_eq!(names.known_of(&path), [one]);
-        assert_eq!((names.name(one, content(4)), names.content(four)), (four, content(4)));
-        assert_eq!([names.name(one, content(6)), names.name(one, content(7))], [two, three]);
-        assert_eq!(names.name(one, content(4)), four);
+        assert_eq!(names.known_of(&path), [first]);
+        assert_eq!((names.name(first, content(4)), names.content(four)), (four, content(4)));
+        assert_eq!([names.name(first, content(6)), names.name(first, content(7))], [two, three]);
+        assert_eq!(names.name(first, content(4)), four);
     }
 
     #[test]
     fn a_map_counts_its_names() {
-        let (mut names, mut map) = (Names::default(), NameMap::default());
+        let mut names = Names::default();
+        let mut map = NameMap::default();
         let [one, two] = [1, 2].map(|number| names.name(Name::START, content(number)));
         map.insert(two, 'b');
         map.insert(two, 'c');

@@ -155,7 +155,9 @@ impl Offload {
         if counted {
             self.offers.count(chunks.iter().map(|(_, content)| *content));
         }
-        let (mut missing, mut used, mut present) = (Vec::new(), Vec::new(), Vec::new());
+        let mut missing = Vec::new();
+        let mut used = Vec::new();
+        let mut present = Vec::new();
         for &chunk in chunks {
             match self.chunks.get(chunk.1) {
                 None if counted && self.offers.of(chunk.1) < self.store_threshold => {}
@@ -295,7 +297,7 @@ impl Offers {
     }
 
     fn count(&mut self, contents: impl Iterator<Item = Name> + Clone) {
-        let mut kept = 0;
+        let mut listed = 0;
         for content in contents.clone() {
             if let Some((count, at)) = self.counts.get_mut(content) {
                 *count += 1;
@@ -303,10 +305,10 @@ impl Offers {
                 self.order.remove(at);
                 *at = self.now;
                 self.order.insert(self.now, content);
-                kept += 1;
+                listed += 1;
             }
         }
-        let mut others = self.counts.len().saturating_sub(kept);
+        let mut others = self.counts.len().saturating_sub(listed);
         for content in contents {
             if self.counts.has(content) {
                 continue;

@@ -228,7 +228,8 @@ impl Pool {
 
     fn unlink(&mut self, block: Block) {
         let slot = self.blocks[block as usize];
-        let (mut before, mut after) = (slot.previous, slot.next);
+        let mut before = slot.previous;
+        let mut after = slot.next;
         // The next never-allocated block takes the place in the free list of the one just allocated.
         let heir = block + 1;
         if self.blocks.len() == heir as usize && heir < self.count {
@@ -285,9 +286,9 @@ mod tests {
     fn plain_blocks_go_to_the_head_and_cached_ones_to_the_tail() {
         let mut pool = Pool::new(5);
         let full = Names::default().name(Name::START, Content::START.below(1));
-        let held = taken(&mut pool, 3);
-        pool.cache(held[0], full);
-        pool.release(&held);
+        let blocks = taken(&mut pool, 3);
+        pool.cache(blocks[0], full);
+        pool.release(&blocks);
         // Blocks 2 and 1 are a group at the head, block 0 is at the tail; a look-up finds block 0.
         assert_eq!(order(&pool), [2, 1, 3, 4, 0]);
         assert_eq!(pool.find(full, None), Some(0));
@@ -301,16 +302,16 @@ mod tests {
         let mut pool = Pool::new(4);
         let mut names = Names::default();
         let shared = names.name(Name::START, Content::START.below(1));
-        let own = names.name(Name::START, Content::own(7, 0));
-        let held = taken(&mut pool, 4);
-        held[..3].iter().for_each(|b| pool.cache(*b, shared));
-        pool.cache(3, own);
-        assert_eq!((pool.find(shared, None), pool.find(own, Some(3))), (Some(0), Some(3)));
+        let own_name = names.name(Name::START, Content::own(7, 0));
+        let blocks = taken(&mut pool, 4);
+        blocks[..3].iter().for_each(|b| pool.cache(*b, shared));
+        pool.cache(3, own_name);
+        assert_eq!((pool.find(shared, None), pool.find(own_name, Some(3))), (Some(0), Some(3)));
         // When the held blocks are freed from last to first and allocated again, 3 and 2 are evicted, and 0 is still
         // the oldest.
-        pool.release(&held);
+        pool.release(&blocks);
         assert_eq!(taken(&mut pool, 2), [3, 2]);
-        assert_eq!((pool.find(shared, None), pool.find(own, Some(3))), (Some(0), None));
+        assert_eq!((pool.find(shared, None), pool.find(own_name, Some(3))), (Some(0), None));
         pool.hold(&[1]);
         assert_eq!(taken(&mut pool, 1), [0]);
         assert_eq!(pool.find(shared, None), Some(1));

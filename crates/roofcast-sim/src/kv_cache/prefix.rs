@@ -41,7 +41,8 @@ impl Content {
 
     /// Returns the identity of this content as a child of node `node` of a radix tree.
     pub(crate) fn below(self, node: u32) -> Content {
-        let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
+        let low = self.0 as u64;
+        let high = (self.0 >> 64) as u64;
         let node = mix(u64::from(node) + 1);
         Content((u128::from(high ^ node) << 64 | u128::from(low ^ node.rotate_left(32))) & !OWN)
     }
@@ -49,7 +50,8 @@ impl Content {
     /// Returns the identity of this content followed by `run`. Two blocks differ if the content up to their ends
     /// differs.
     pub(crate) fn then(self, run: Run) -> Content {
-        let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
+        let low = self.0 as u64;
+        let high = (self.0 >> 64) as u64;
         let mut lanes = [low, high];
         for value in [u64::from(run.segment), run.start, run.length] {
             lanes[0] = mix(lanes[0] ^ value.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -160,7 +162,8 @@ impl Tokens {
     /// Identity of `tokens` tokens from position `from` on, after the content `past`, and the position behind them.
     fn name(&self, past: Content, from: (usize, u64), tokens: u64) -> (Content, (usize, u64)) {
         let (mut index, mut at) = from;
-        let (mut left, mut content) = (tokens, past);
+        let mut left = tokens;
+        let mut content = past;
         if left == 0 {
             return (past, from);
         }
@@ -219,8 +222,8 @@ pub(crate) fn push_output(
     match real_ones {
         None => tokens.push(Run { segment, start, length }),
         Some(ids) => {
-            let said = ids.iter().skip(start as usize).take(length as usize);
-            said.for_each(|token| tokens.push(real(*token)));
+            let output_ids = ids.iter().skip(start as usize).take(length as usize);
+            output_ids.for_each(|token| tokens.push(real(*token)));
         }
     }
 }
@@ -264,14 +267,14 @@ mod tests {
     #[test]
     fn real_tokens_are_found_in_prompts_and_outputs_alike() {
         // Output tokens 7 8 9 after a prompt of 7 have the contents of a prompt of 7 7 8 9.
-        let mut said = SharedPrefix::of_tokens(&[7], Arc::from([7, 8, 9, 10])).tokens;
-        push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 0, 2);
-        push_output(&mut said, (0, Some(&[7, 8, 9, 10])), 2, 1);
-        let mut asked = SharedPrefix::of_tokens(&[7, 7, 8, 9], Arc::from([])).tokens;
+        let mut answered = SharedPrefix::of_tokens(&[7], Arc::from([7, 8, 9, 10])).tokens;
+        push_output(&mut answered, (0, Some(&[7, 8, 9, 10])), 0, 2);
+        push_output(&mut answered, (0, Some(&[7, 8, 9, 10])), 2, 1);
+        let mut repeated = SharedPrefix::of_tokens(&[7, 7, 8, 9], Arc::from([])).tokens;
         let mut other = SharedPrefix::of_tokens(&[7, 7, 9, 8], Arc::from([])).tokens;
-        let [said, asked, other] =
-            [&mut said, &mut asked, &mut other].map(|t| t.name_next(Content::START, (4, 0)));
-        assert!(said == asked && said != other);
+        let [answered, repeated, other] =
+            [&mut answered, &mut repeated, &mut other].map(|t| t.name_next(Content::START, (4, 0)));
+        assert!(answered == repeated && answered != other);
     }
 
     #[test]

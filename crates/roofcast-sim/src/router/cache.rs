@@ -201,9 +201,13 @@ fn extremes(values: &[f64]) -> [f64; 2] {
 
 /// The candidate with the highest value; ties are broken at random.
 fn highest(candidates: &[usize], values: &[f64], draw: Draw) -> usize {
-    let most = extremes(values)[1];
-    let equals: Vec<usize> =
-        candidates.iter().zip(values).filter(|(_, value)| **value == most).map(|(index, _)| *index).collect();
+    let highest = extremes(values)[1];
+    let equals: Vec<usize> = candidates
+        .iter()
+        .zip(values)
+        .filter(|(_, value)| **value == highest)
+        .map(|(index, _)| *index)
+        .collect();
     match equals.as_slice() {
         [only] => *only,
         _ => equals[draw(equals.len())],
@@ -263,8 +267,8 @@ mod tests {
         let mut router = Router::new(routing, 1).weighing_caches(settings, 16);
         let prompt = Prompt::Shared { segment: 1, length: input as u32 };
         let candidates: Vec<usize> = (0..reported.len()).collect();
-        let asked = RoutedRequest { user: 0, prompt: &prompt, input, adapter: 0 };
-        router.choose_by_cache(&asked, &Reported(reported.to_vec()), &candidates)
+        let request = RoutedRequest { user: 0, prompt: &prompt, input, adapter: 0 };
+        router.choose_by_cache(&request, &Reported(reported.to_vec()), &candidates)
     }
 
     #[test]
@@ -312,8 +316,8 @@ mod tests {
         let settings = RoutingSpec { lora_affinity_weight: 1.0, ..RoutingSpec::default() };
         let chosen = |adapter, candidates: &[usize]| {
             let mut router = Router::new(Routing::LlmD, 1).weighing_caches(settings, 16);
-            let asked = RoutedRequest { user: 0, prompt: &prompt, input: 100, adapter };
-            router.choose_by_cache(&asked, &Reported(vec![[0; 5]; 3]), candidates)
+            let request = RoutedRequest { user: 0, prompt: &prompt, input: 100, adapter };
+            router.choose_by_cache(&request, &Reported(vec![[0; 5]; 3]), candidates)
         };
         assert_eq!([chosen(2, &[0, 1, 2]), chosen(2, &[0, 1]), chosen(5, &[0, 1])], [2, 0, 0]);
         let named = |index| Reported(vec![[0; 5]; 3]).adapters(index);
@@ -333,22 +337,22 @@ mod tests {
     #[test]
     fn the_gateway_follows_its_history_while_loads_are_balanced() {
         let prompt = Prompt::Shared { segment: 1, length: 1000 };
-        let asked = RoutedRequest { user: 0, prompt: &prompt, input: 1200, adapter: 0 };
+        let request = RoutedRequest { user: 0, prompt: &prompt, input: 1200, adapter: 0 };
         let mut router = Router::new(Routing::CacheAware, 1).weighing_caches(RoutingSpec::default(), 16);
         let idle = Reported(vec![[0; 5]; 3]);
-        let first = router.choose_by_cache(&asked, &idle, &[0, 1, 2]);
+        let first = router.choose_by_cache(&request, &idle, &[0, 1, 2]);
         // 1000 of 1200 tokens match: 0.83 > 0.3.
-        assert_eq!(router.choose_by_cache(&asked, &idle, &[0, 1, 2]), first);
+        assert_eq!(router.choose_by_cache(&request, &idle, &[0, 1, 2]), first);
         // A prompt without a match goes to the first of the idle replicas, whatever it has had.
         let other = Prompt::Shared { segment: 2, length: 1000 };
-        let other = RoutedRequest { prompt: &other, ..asked };
+        let other = RoutedRequest { prompt: &other, ..request };
         assert_eq!(router.choose_by_cache(&other, &idle, &[0, 1, 2]), first);
         // 65 requests more than the least loaded replica, and over 1.5 times as many: the shortest queue is chosen.
         let mut busy = vec![[10, 0, 0, 0, 0]; 3];
         busy[first] = [75, 0, 0, 0, 0];
-        assert_ne!(router.clone().choose_by_cache(&asked, &Reported(busy.clone()), &[0, 1, 2]), first);
+        assert_ne!(router.clone().choose_by_cache(&request, &Reported(busy.clone()), &[0, 1, 2]), first);
         busy[first] = [74, 0, 0, 0, 0];
-        assert_eq!(router.choose_by_cache(&asked, &Reported(busy), &[0, 1, 2]), first);
+        assert_eq!(router.choose_by_cache(&request, &Reported(busy), &[0, 1, 2]), first);
     }
 
     /// 121 choices of the real gateway among three workers, recorded with `sglang-router` 0.3.2 in front of stubs: prompts
@@ -369,8 +373,8 @@ mod tests {
             let length = number(3).unwrap() as u32;
             let prompt =
                 number(2).map_or(Prompt::Own, |text| Prompt::Shared { segment: text as u32, length });
-            let asked = RoutedRequest { user: 0, prompt: &prompt, input: number(4).unwrap(), adapter: 0 };
-            let chosen = router.choose_by_cache(&asked, &loads, &[0, 1, 2]);
+            let routed = RoutedRequest { user: 0, prompt: &prompt, input: number(4).unwrap(), adapter: 0 };
+            let chosen = router.choose_by_cache(&routed, &loads, &[0, 1, 2]);
             assert_eq!(chosen as u64, number(5).unwrap(), "{line}");
             loads.0[chosen][0] += 1;
             served.insert(request, chosen);
@@ -383,11 +387,12 @@ mod tests {
     fn an_idle_fleet_sends_new_prompts_to_one_replica() {
         let spread = |held: bool| {
             let mut router = Router::new(Routing::CacheAware, 1).weighing_caches(RoutingSpec::default(), 16);
-            let (mut loads, mut counts) = (Reported(vec![[0; 5]; 3]), [0; 3]);
+            let mut loads = Reported(vec![[0; 5]; 3]);
+            let mut counts = [0; 3];
             for segment in 0..30 {
                 let prompt = Prompt::Shared { segment, length: 320 };
-                let asked = RoutedRequest { user: 0, prompt: &prompt, input: 320, adapter: 0 };
-                let chosen = router.choose_by_cache(&asked, &loads, &[0, 1, 2]);
+                let request = RoutedRequest { user: 0, prompt: &prompt, input: 320, adapter: 0 };
+                let chosen = router.choose_by_cache(&request, &loads, &[0, 1, 2]);
                 counts[chosen] += 1;
                 loads.0[chosen][0] += u64::from(held);
             }
@@ -404,8 +409,8 @@ mod tests {
         let settings = RoutingSpec { router_temperature: 1.0, ..RoutingSpec::default() };
         let mut router = Router::new(Routing::DynamoKv, 7).weighing_caches(settings, 16);
         let prompt = Prompt::Own;
-        let asked = RoutedRequest { user: 0, prompt: &prompt, input: 1600, adapter: 0 };
-        let first = (0..10_000).filter(|_| router.choose_by_cache(&asked, &reported, &[0, 1]) == 0).count();
+        let request = RoutedRequest { user: 0, prompt: &prompt, input: 1600, adapter: 0 };
+        let first = (0..10_000).filter(|_| router.choose_by_cache(&request, &reported, &[0, 1]) == 0).count();
         let expected = 10_000.0 / (1.0 + std::f64::consts::E);
         assert!((first as f64 - expected).abs() < 200.0, "{first} of {expected}");
     }

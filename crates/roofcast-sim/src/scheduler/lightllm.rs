@@ -52,18 +52,18 @@ fn room<D: Decodes>(state: &State<D>) -> u64 {
 fn held_and_left<D: Decodes>(state: &State<D>, id: SequenceId) -> (u64, u64) {
     let (held, left) = state.progress(id);
     let arrival = &state.sequence(id).arrival;
-    let most = state.config.max_model_len.saturating_sub(arrival.input).max(arrival.output);
-    (u64::from(held), u64::from(left + arrival.max_tokens.min(most).saturating_sub(arrival.output)))
+    let output_limit = state.config.max_model_len.saturating_sub(arrival.input).max(arrival.output);
+    (u64::from(held), u64::from(left + arrival.max_tokens.min(output_limit).saturating_sub(arrival.output)))
 }
 
 /// The future peak of tokens held, for requests as (tokens held, tokens left): when one ends, the requests that last
 /// longer still hold their tokens of that time.
 fn peak(requests: &mut [(u64, u64)]) -> u64 {
     requests.sort_unstable_by_key(|(_, left)| std::cmp::Reverse(*left));
-    let mut held = 0;
+    let mut held_tokens = 0;
     let with = |(index, (now, left)): (usize, &(u64, u64))| {
-        held += now;
-        held + (index as u64 + 1) * left
+        held_tokens += now;
+        held_tokens + (index as u64 + 1) * left
     };
     requests.iter().enumerate().map(with).max().unwrap_or(0)
 }

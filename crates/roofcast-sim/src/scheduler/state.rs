@@ -224,15 +224,15 @@ impl<D: Decodes> State<D> {
         if slots == 0 || self.decodes.is_empty() || self.head().is_none() {
             return;
         }
-        let mut found = [0, self.decodes.len()];
+        let mut waiting_work = [0, self.decodes.len()];
         for id in self.waiting.iter().take(usize::try_from(slots).unwrap_or(usize::MAX)) {
-            if found.iter().zip(enough).all(|(found, enough)| *found >= enough) {
+            if waiting_work.iter().zip(enough).all(|(waiting_work, enough)| *waiting_work >= enough) {
                 break;
             }
-            found[0] += 1;
-            found[1] += u64::from(self.sequence(id).known);
+            waiting_work[0] += 1;
+            waiting_work[1] += u64::from(self.sequence(id).known);
         }
-        let [prompts, tokens] = found;
+        let [prompts, tokens] = waiting_work;
         self.polling.hold(prompts, tokens);
     }
 
@@ -388,7 +388,8 @@ impl<D: Decodes> State<D> {
     pub(crate) fn computed(&mut self, chunk: PrefillChunk) -> bool {
         let s = &mut self.sequences[chunk.id as usize];
         s.computed += chunk.new;
-        let (computed, known) = (s.computed, s.known);
+        let computed = s.computed;
+        let known = s.known;
         if computed < known {
             return false;
         }
@@ -411,9 +412,9 @@ impl<D: Decodes> State<D> {
         }
         s.generated += 1;
         s.last = at;
-        let own = s.arrival.output - s.generated;
-        let remaining = if self.config.hands_over { 0 } else { longest.unwrap_or(own) };
-        self.tally.idle_tokens += u64::from(remaining.saturating_sub(own));
+        let true_length = s.arrival.output - s.generated;
+        let remaining = if self.config.hands_over { 0 } else { longest.unwrap_or(true_length) };
+        self.tally.idle_tokens += u64::from(remaining.saturating_sub(true_length));
         if remaining == 0 {
             return true;
         }

@@ -46,9 +46,9 @@ fn admit<D: Decodes>(state: &mut State<D>, mut budget: u32) -> bool {
             return true;
         }
         let tokens = todo.min(budget);
-        let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
+        let watermark = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
         let whole = if state.config.scheduler_reserve_full_isl { todo } else { tokens };
-        if state.admission_blocks(id, whole) + kept > state.free() {
+        if state.admission_blocks(id, whole) + watermark > state.free() {
             return false;
         }
         state.admit(tokens);

@@ -312,11 +312,11 @@ impl Scheduler {
 
     /// The token budget of the next step.
     fn pass(&mut self) -> Pass {
-        let held = self.interval.holds(self.running.is_empty());
+        let interval_holds = self.interval.holds(self.running.is_empty());
         Pass {
             budget: self.config.max_num_batched_tokens,
             threshold: self.threshold(),
-            decodes_alone: held && self.running.iter().any(|id| !self.requests[*id].in_prompt),
+            decodes_alone: interval_holds && self.running.iter().any(|id| !self.requests[*id].in_prompt),
             prompts: false,
             pads: false,
         }
@@ -336,17 +336,18 @@ impl Scheduler {
     }
 
     fn schedule_waiting(&mut self, step: &mut Step, pass: &mut Pass) {
-        let most = self.config.max_num_active_seqs.unwrap_or(u64::MAX).min(self.config.max_num_seqs);
+        let seat_limit = self.config.max_num_active_seqs.unwrap_or(u64::MAX).min(self.config.max_num_seqs);
         pass.pads = !pass.prompts;
-        let (mut skipped, mut held) = (Vec::new(), Vec::new());
+        let mut skipped = Vec::new();
+        let mut waiting_for_load = Vec::new();
         let mut adapters = self.adapters_in_use(step);
-        while pass.budget > 0 && (self.running.len() as u64) < most {
+        while pass.budget > 0 && (self.running.len() as u64) < seat_limit {
             if let Some(id) = self.tier.as_mut().and_then(|tier| tier.waiting.pop_front()) {
                 // Requests that hold blocks are considered first.
                 match self.admit_held(id, pass) {
                     Some(Some(admission)) => self.enter(id, admission, step, pass),
                     waits => {
-                        held.push(id);
+                        waiting_for_load.push(id);
                         if waits.is_none() {
                             break;
                         }
@@ -368,7 +369,7 @@ impl Scheduler {
                 self.waiting.pop_front();
                 continue;
             }
-            match self.admit(id, pass, step, &held) {
+            match self.admit(id, pass, step, &waiting_for_load) {
                 Admitted::No => break,
                 Admitted::Runs(admission) => {
                     adapters.insert(self.requests[id].adapter);
@@ -376,7 +377,7 @@ impl Scheduler {
                     self.enter(id, admission, step, pass);
                 }
                 Admitted::Loads => {
-                    held.push(id);
+                    waiting_for_load.push(id);
                     self.deferred.insert(id);
                     self.waiting.pop_front();
                 }
@@ -389,7 +390,7 @@ impl Scheduler {
             }
         }
         if let Some(tier) = &mut self.tier {
-            held.into_iter().rev().for_each(|id| tier.waiting.push_front(id));
+            waiting_for_load.into_iter().rev().for_each(|id| tier.waiting.push_front(id));
         }
         if !pass.decodes_alone {
             self.interval.considered(!self.waiting.is_empty());

@@ -28,8 +28,8 @@ fn admit<D: Decodes>(state: &mut State<D>) -> bool {
     while state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { break };
         let known = state.sequence(id).known;
-        let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
-        if known > budget || state.admission_blocks(id, known) + kept > state.free() {
+        let watermark = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
+        if known > budget || state.admission_blocks(id, known) + watermark > state.free() {
             break;
         }
         state.admit(known);
@@ -41,8 +41,8 @@ fn admit<D: Decodes>(state: &mut State<D>) -> bool {
 /// Swaps requests in while there is room for them and for the next token of every running request.
 fn swap_in<D: Decodes>(state: &mut State<D>) {
     while let Some(&id) = state.swapped().first() {
-        let kept = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
-        let needed = state.blocks(state.sequence(id).computed) + 1 + state.decode_blocks(1) + kept;
+        let watermark = if state.running() > 0 { state.config.watermark_blocks } else { 0 };
+        let needed = state.blocks(state.sequence(id).computed) + 1 + state.decode_blocks(1) + watermark;
         if needed > state.free() || state.running() >= state.config.max_num_seqs {
             return;
         }

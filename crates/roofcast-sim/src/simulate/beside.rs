@@ -54,7 +54,8 @@ impl TpotComparison {
             Some([_, high]) if tpot_ms > high => TpotVerdict::Slow,
             _ => TpotVerdict::AsForecast,
         };
-        let (over_forecast, over_limit) = (tpot_ms / forecast_ms, tpot_ms / limit_ms);
+        let over_forecast = tpot_ms / forecast_ms;
+        let over_limit = tpot_ms / limit_ms;
         Some(TpotComparison { tpot_ms, forecast_ms, band_ms, limit_ms, over_forecast, over_limit, verdict })
     }
 }

@@ -33,9 +33,10 @@ pub struct ClassResults {
 
 /// Results of `classes` in a run of `duration` seconds.
 pub(super) fn results(classes: &[Class], results: &[Results], duration: f64) -> Vec<ClassResults> {
-    let one = |(class, results): (&Class, &Results)| {
+    let class_results = |(class, results): (&Class, &Results)| {
         let summary = RunSummary { duration, ..results.summary(&Distribution::default()) };
-        let (requests, good) = (results.judged, summary.good);
+        let requests = results.judged;
+        let good = summary.good;
         ClassResults {
             name: class.name.clone(),
             adapter: class.adapter.clone(),
@@ -45,5 +46,5 @@ pub(super) fn results(classes: &[Class], results: &[Results], duration: f64) -> 
             summary,
         }
     };
-    classes.iter().zip(results).map(one).collect()
+    classes.iter().zip(results).map(class_results).collect()
 }

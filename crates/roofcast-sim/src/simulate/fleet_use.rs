@@ -111,7 +111,7 @@ pub struct TransferUse {
 
 /// Use of the fleet: its pools, and the fraction of time in which each computed.
 pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
-    let scaling = fleet.scaling.as_ref().map(|scaling| scaled(scaling, duration));
+    let scaling = fleet.life.scaling().map(|scaling| scaled(scaling, duration));
     let pool = |pool: &ResolvedPool, times: &[TimeShares]| {
         let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
         let idle: f64 = times.iter().map(|t| t.idle_s).sum();
@@ -130,7 +130,7 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
     };
     let (prompts, others) = times.split_at(provision.prefillers() as usize);
     let (serving, beside) = others.split_at(provision.servers(times.len()).len());
-    let transfers = fleet.pools.as_ref().map(|pools| TransferUse {
+    let transfers = fleet.delivery.pools.as_ref().map(|pools| TransferUse {
         count: pools.transfers,
         mean_ms: pools.on_the_link.ms() / pools.transfers.max(1) as f64,
     });
@@ -141,14 +141,14 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
         beside: provision.beside.as_ref().map(|p| pool(p, beside)),
         transfers,
         autoscale: scaling,
-        failures: fleet.failures.as_ref().map(|failures| FailureUse {
+        failures: fleet.life.failures().map(|failures| FailureUse {
             count: failures.count,
             retried: failures.retried,
             lost: fleet.results.lost,
             down_s: failures.down.seconds(),
             availability: failures.availability(fleet.results.end),
         }),
-        prefixes: Some(fleet.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
-        oracle: fleet.oracle.as_ref().and_then(|oracle| oracle.hits(provision.cached_tokens())),
+        prefixes: Some(fleet.watch.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
+        oracle: fleet.watch.oracle.as_ref().and_then(|oracle| oracle.hits(provision.cached_tokens())),
     }
 }

@@ -7,7 +7,7 @@
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::fleet::failures::Failures;
-use crate::fleet::{Ingest, Pools, Scaling, Servers, TransferPath};
+use crate::fleet::{Ingest, Life, Pools, Scaling, Servers, TransferPath};
 use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::scheduler::config::EngineConfig;
@@ -149,13 +149,13 @@ impl Provision {
             let accepted = "omitted with disaggregated prefill and decode";
             return Err(Error::field(place, "fleet.beside", "set", accepted));
         }
-        let asked = &forecaster.deployment.engine;
+        let engine = &forecaster.deployment.engine;
         uncounted(&forecaster.deployment, "fleet.prefill and fleet.decode have their own replicas", place)?;
-        if let Err(reason) = has_pools(asked.scheduler) {
+        if let Err(reason) = has_pools(engine.scheduler) {
             let accepted = format!("{POOLED} with disaggregated prefill and decode: {reason}");
-            return Err(Error::field(place, "engine.scheduler", asked.scheduler.name(), accepted));
+            return Err(Error::field(place, "engine.scheduler", engine.scheduler.name(), accepted));
         }
-        if runs_by_block(asked) {
+        if runs_by_block(engine) {
             let accepted = "vllm without priority, prefill_schedule_interval, long_prefill_token_threshold, \
                             speculative, kv_offloading_size and enable_lora, where prefill and decode are apart";
             return Err(Error::field(place, "engine.scheduler", "one that runs block by block", accepted));
@@ -195,18 +195,17 @@ impl Provision {
         Ok(Provision { prefill: None, serving, beside: None, fleet: fleet.clone() })
     }
 
-    /// The autoscaler; `None` if the fleet has none.
-    pub(super) fn autoscaler(&self) -> Option<Scaling> {
-        let planned = self.fleet.schedule.as_ref().map(Scaling::planned);
-        self.fleet.autoscale.map(Scaling::new).or(planned)
-    }
-
-    /// Failures of the replicas; `None` if all stay up.
-    pub(super) fn failures(&self, seed: u64, place: &str) -> Result<Option<Failures>> {
-        let Some(spec) = &self.fleet.failures else { return Ok(None) };
-        let count = self.serving.count() + self.beside.as_ref().map_or(0, ResolvedPool::count);
-        spec.check(place, count)?;
-        Ok(Some(Failures::new(spec, count as usize, seed)))
+    /// Starts and stops of the replicas: by load, by a schedule, by failures, or none.
+    pub(super) fn life(&self, seed: u64, place: &str) -> Result<Life> {
+        let fleet = &self.fleet;
+        if let Some(spec) = &fleet.failures {
+            let count = self.serving.count() + self.beside.as_ref().map_or(0, ResolvedPool::count);
+            spec.check(place, count)?;
+            return Ok(Life::Failing(Failures::new(spec, count as usize, seed)));
+        }
+        let planned = fleet.schedule.as_ref().map(Scaling::planned);
+        let scaling = fleet.autoscale.map(Scaling::new).or(planned);
+        Ok(scaling.map_or(Life::Steady, Life::Scaled))
     }
 
     /// The replicas in order of pool: prefill, serving, on other accelerators.
@@ -230,7 +229,8 @@ impl Provision {
 
     /// Delay of KV events on their way to the router; `None` if the router reads the caches themselves.
     pub(super) fn event_delay(&self, place: &str) -> Result<Option<Ticks>> {
-        let (seconds, router) = (self.fleet.routing.event_delay_s, self.fleet.router);
+        let seconds = self.fleet.routing.event_delay_s;
+        let router = self.fleet.router;
         if seconds == 0.0 {
             return Ok(None);
         }
@@ -249,12 +249,12 @@ impl Provision {
         Err(Error::field(place, "fleet.routing.event_delay_s", seconds, accepted))
     }
 
-    /// The API servers in front of the replicas; `None` if they add no time.
-    pub(super) fn ingest(&self) -> Option<Servers> {
+    /// The API servers in front of the replicas; none if they add no time.
+    pub(super) fn ingest(&self) -> Servers {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         let server = |pool: &ResolvedPool| Ingest::of(&pool.forecaster, pool.config.cost);
         let each = pools.flat_map(|pool| repeat_n(server(pool), pool.count() as usize));
-        each.collect::<Option<Vec<_>>>().map(Servers::new)
+        Servers::new(each.collect::<Option<Vec<_>>>().unwrap_or_default())
     }
 
     /// Number of replicas that only compute prompts.
@@ -387,8 +387,8 @@ pub fn has_pools(scheduler: SchedulerKind) -> std::result::Result<(), &'static s
 /// Refuses a number of replicas or accelerators that the spec of the deployment sets although `[fleet]` decides it; the
 /// error states `reason`.
 pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
-    let asked = deployment.requested_shares();
-    for (field, value) in [("replicas", asked.replicas), ("count", asked.count)] {
+    let shares = deployment.requested_shares();
+    for (field, value) in [("replicas", shares.replicas), ("count", shares.count)] {
         if let Some(value) = value {
             return Err(Error::field(place, field, value, format!("omitted: {reason}")));
         }

@@ -46,7 +46,7 @@ pub(super) fn report(
     let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
     let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
     let summary = fleet.results.summary(&itl);
-    let up = |index| fleet.scaling.as_ref().map_or(end, |scaling| scaling.lasted(index));
+    let up = |index| fleet.life.scaling().map_or(end, |scaling| scaling.lasted(index));
     let replicas = fleet.replicas.iter_mut().enumerate();
     let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
     let used = fleet_use::used(provision, &fleet, &times, summary.duration);
@@ -107,11 +107,11 @@ fn bands(
         output_tok_s: (!set).then(|| summary.output_throughput()),
         load: if provision.prefill.is_some() { Load::Disaggregated } else { class },
     };
-    let of = |pool: &ResolvedPool| Bands::of(&pool.forecaster.coefficients, pool.config.cost, &means);
-    let serving = of(&provision.serving)?;
+    let bands_of = |pool: &ResolvedPool| Bands::of(&pool.forecaster.coefficients, pool.config.cost, &means);
+    let serving = bands_of(&provision.serving)?;
     match (provision.elsewhere(), &provision.beside) {
-        (Some(prompts), _) => Some(serving.with_prompts(of(prompts)?)),
-        (None, Some(beside)) => Some(serving.with_beside(of(beside)?)),
+        (Some(prompts), _) => Some(serving.with_prompts(bands_of(prompts)?)),
+        (None, Some(beside)) => Some(serving.with_beside(bands_of(beside)?)),
         (None, None) => Some(serving),
     }
 }
@@ -129,13 +129,13 @@ fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64)
 
 fn activity(tallies: &[&Tally]) -> Activity {
     let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
-    let most = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).max().unwrap_or(0);
+    let peak = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).max().unwrap_or(0);
     let steps = sum(|t| t.steps);
     Activity {
         steps,
         mean_running: ratio(sum(|t| t.running_steps) as f64, steps as f64),
-        max_running: most(|t| t.running_peak),
-        max_waiting: most(|t| t.waiting_peak),
+        max_running: peak(|t| t.running_peak),
+        max_waiting: peak(|t| t.waiting_peak),
         preemptions: sum(|t| t.preemptions),
         scheduled_tokens: sum(|t| t.scheduled_tokens),
         recomputed_tokens: sum(|t| t.recomputed_tokens),
@@ -153,7 +153,7 @@ fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> Cac
         |of: fn(&Tally) -> u128| ratio(tallies.iter().map(|t| of(t)).sum::<u128>() as f64, steps as f64);
     let slack = mean(|t| t.slack_steps);
     let spread = ratio(tallies.iter().map(|t| t.spread_steps).sum::<i128>() as f64, steps as f64);
-    let held = mean_tokens + spread - mean(|t| t.shared_steps) + slack;
+    let held_tokens = mean_tokens + spread - mean(|t| t.shared_steps) + slack;
     let block_size = u64::from(config.block_size);
     let gaps = |of: fn(&Tally) -> Mean| tallies.iter().map(|t| of(t)).fold(Mean::default(), Mean::and);
     let scattered = gaps(|t| t.scattered);
@@ -162,8 +162,8 @@ fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> Cac
         block_size,
         groups: config.groups.count(),
         max_blocks: tallies.iter().map(|t| t.blocks_peak).max().unwrap_or(0),
-        mean_usage: held / (config.blocks * config.engines() * block_size) as f64,
-        internal_fragmentation: ratio(slack, held),
+        mean_usage: held_tokens / (config.blocks * config.engines() * block_size) as f64,
+        internal_fragmentation: ratio(slack, held_tokens),
         external_fragmentation: gaps(|t| t.attempts).value(),
         scattered_refusals: scattered.count,
         scattered_fragmentation: scattered.value(),
@@ -176,9 +176,11 @@ fn cache_use(config: &EngineConfig, tallies: &[&Tally], mean_tokens: f64) -> Cac
 fn host_use(config: &EngineConfig, host: HostTier, tallies: &[&Tally]) -> HostUse {
     let sum = |of: fn(&Tally) -> u64| tallies.iter().map(|t| of(t)).sum::<u64>();
     let seconds = |of: fn(&Tally) -> Ticks| tallies.iter().map(|t| of(t).seconds()).sum::<f64>();
-    let (cached, hits) = (sum(|t| t.cached_tokens), sum(|t| t.host_hits));
+    let cached = sum(|t| t.cached_tokens);
+    let hits = sum(|t| t.host_hits);
     let admitted = (cached + sum(|t| t.scheduled_tokens) - sum(|t| t.decoding_steps)) as f64;
-    let (loaded_tokens, stored_tokens) = (sum(|t| t.loaded_tokens), sum(|t| t.stored_tokens));
+    let loaded_tokens = sum(|t| t.loaded_tokens);
+    let stored_tokens = sum(|t| t.stored_tokens);
     let bytes = |tokens: u64| Bytes::from_f64(tokens as f64 * host.token_bytes);
     let below = [sum(|t| t.storage_hits), sum(|t| t.storage_loaded_tokens), sum(|t| t.storage_stored_tokens)];
     let offers_all = config.by_block.as_ref().is_some_and(|settings| settings.offload.is_some());

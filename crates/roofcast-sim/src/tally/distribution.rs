@@ -58,9 +58,9 @@ impl Distribution {
         self.count += weight * steps;
         self.sum += sum_of_run(first, growth, steps) * u128::from(weight);
         let last = first + growth * (steps - 1);
-        let one = bin(Ticks::from(first));
-        if one == bin(Ticks::from(last)) {
-            *self.slot(one) += weight * steps;
+        let first_bin = bin(Ticks::from(first));
+        if first_bin == bin(Ticks::from(last)) {
+            *self.slot(first_bin) += weight * steps;
         } else {
             self.spread(first, growth, steps, weight);
         }
@@ -68,7 +68,8 @@ impl Distribution {
 
     /// Adds the spans of a run of steps, bin by bin.
     fn spread(&mut self, first: u64, growth: u64, steps: u64, weight: u64) {
-        let (mut at, mut left) = (first, steps);
+        let mut at = first;
+        let mut left = steps;
         while left > 0 {
             let bin = bin(Ticks::from(at));
             // Number of steps whose spans are below the next bin.
@@ -113,8 +114,8 @@ impl Distribution {
             self.bins.splice(0..0, std::iter::repeat_n(0, self.first - first));
             self.first = first;
         }
-        let most = self.bins.len().max(bin - self.first + 1);
-        self.bins.resize(most, 0);
+        let bin_count = self.bins.len().max(bin - self.first + 1);
+        self.bins.resize(bin_count, 0);
     }
 
     /// Number of spans.
@@ -177,7 +178,8 @@ mod tests {
         for (first, growth, steps) in
             [(1_000_000, 7, 5_000), (655_360_000_000, 1_000_003, 900), (5, 0, 3), (1, 1, 40)]
         {
-            let (mut run, mut single) = (Distribution::default(), Distribution::default());
+            let mut run = Distribution::default();
+            let mut single = Distribution::default();
             run.add_run(first, growth, steps, 3);
             (0..steps).for_each(|k| single.add(Ticks::from(first + growth * k), 3));
             assert_eq!(run, single);

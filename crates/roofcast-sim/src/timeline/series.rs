@@ -123,7 +123,8 @@ impl Series {
         if change == 0 {
             return;
         }
-        let (from, to) = (ticks(from), ticks(to));
+        let from = ticks(from);
+        let to = ticks(to);
         while to / self.width >= MOST as i128 {
             self.merge();
         }
@@ -133,8 +134,10 @@ impl Series {
         }
         let until = |t: i128| if to > from { i128::from(change) * (t - from) / (to - from) } else { 0 };
         for index in (from / self.width) as usize..=last {
-            let (start, end) = (index as i128 * self.width, (index as i128 + 1) * self.width);
-            let (left, right) = (from.max(start), to.min(end));
+            let start = index as i128 * self.width;
+            let end = (index as i128 + 1) * self.width;
+            let left = from.max(start);
+            let right = to.min(end);
             let part = if to > from { until(right) - until(left) } else { i128::from(change) };
             let cell = &mut self.intervals[index][level];
             cell.change += part as i64;
@@ -148,7 +151,8 @@ impl Series {
         let pair = |pair: &[[Cell; LEVELS]]| {
             let second = pair.get(1).copied().unwrap_or_default();
             std::array::from_fn(|level| {
-                let (a, b) = (pair[0][level], second[level]);
+                let a = pair[0][level];
+                let b = second[level];
                 Cell { change: a.change + b.change, area: a.area + i128::from(a.change) * width + b.area }
             })
         };

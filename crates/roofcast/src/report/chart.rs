@@ -137,7 +137,8 @@ const LOW: f64 = 165.0;
 
 impl Chart {
     pub(super) fn new(title: &str, note: &str, x: Axis, y: Axis) -> Chart {
-        let (title, note) = (title.to_owned(), note.to_owned());
+        let title = title.to_owned();
+        let note = note.to_owned();
         Chart { title, note, x, y, items: Vec::new(), legend: Vec::new(), height: TALL }
     }
 

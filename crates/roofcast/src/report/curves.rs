@@ -130,7 +130,8 @@ fn draw(chart: &mut Chart, axes: &Axes, (series, curve): (usize, &Curve), banded
     }
     if banded {
         let ends: Vec<[At; 2]> = curve.points.iter().filter_map(|p| (axes.band)(curve, p)).collect();
-        let (slow, fast) = (ends.iter().map(|ends| ends[0]), ends.iter().rev().map(|ends| ends[1]));
+        let slow = ends.iter().map(|ends| ends[0]);
+        let fast = ends.iter().rev().map(|ends| ends[1]);
         chart.area(slow.chain(fast).collect(), hue);
     }
     chart.line(line, hue, Stroke::Solid);

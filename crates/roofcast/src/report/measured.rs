@@ -116,9 +116,9 @@ fn curves<'a, 'b>(points: &'b [RowForecast<'a>], metric: usize, across: usize) -
 /// At most [`MOST`] items of `all`, including the first and the last.
 fn spread<T>(all: Vec<T>) -> Vec<T> {
     let last = all.len().saturating_sub(1);
-    let kept: BTreeSet<usize> = (0..MOST).map(|i| i * last / (MOST - 1)).collect();
+    let chosen: BTreeSet<usize> = (0..MOST).map(|i| i * last / (MOST - 1)).collect();
     let few = all.len() <= MOST;
-    all.into_iter().enumerate().filter(|(i, _)| few || kept.contains(i)).map(|(_, curve)| curve).collect()
+    all.into_iter().enumerate().filter(|(i, _)| few || chosen.contains(i)).map(|(_, curve)| curve).collect()
 }
 
 fn forecast(point: &RowForecast) -> Metrics {

@@ -25,7 +25,8 @@ struct Spot {
 /// FLOP/s of one accelerator against FLOPs per byte, both on logarithmic scales. Hollow points are operators at their
 /// limit, each joined to its forecast.
 pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) -> String {
-    let (decode, prefill) = (spots(&limits.decode), spots(&limits.prefill));
+    let decode = spots(&limits.decode);
+    let prefill = spots(&limits.prefill);
     let all = || decode.iter().chain(&prefill);
     let used =
         |dtype| limits.decode.operators.iter().chain(&limits.prefill.operators).any(|o| o.dtype == dtype);
@@ -36,7 +37,8 @@ pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) 
         Axis::log("FLOPs per byte of weights and KV", Unit::Plain, all().map(|s| s.intensity).chain(ridges));
     let rates = all().flat_map(|s| [s.limit, s.forecast]).chain(roofs().map(|(_, peak)| peak.0 * 1.6));
     let y = Axis::log("FLOP/s of one accelerator", Unit::Plain, rates);
-    let (left, right) = (x.least(), x.most());
+    let left = x.least();
+    let right = x.most();
     let title = format!("{} on {}", deployment.model.name, deployment.accelerator.name);
     let sequences = if question.batch == 1 { "1 sequence" } else { &format!("{} sequences", question.batch) };
     let note = format!(

@@ -209,7 +209,8 @@ fn binned(spans: &[Level], end: f64) -> Vec<Bin> {
     for span in spans {
         let bin = |t: f64| ((t / width) as usize).min(count - 1);
         for (index, entry) in all.iter_mut().enumerate().take(bin(span.end) + 1).skip(bin(span.start)) {
-            let (from, to) = (index as f64 * width, (index + 1) as f64 * width);
+            let from = index as f64 * width;
+            let to = (index + 1) as f64 * width;
             let part = span.end.min(to) - span.start.max(from);
             if part > 0.0 {
                 entry.0 = entry.0.min(span.value);

@@ -51,15 +51,17 @@ fn chart(metric: usize, dots: &[Dot], chips: &[&str]) -> Chart {
     let unit = if metric < 3 { Unit::Milliseconds } else { Unit::Plain };
     let axis =
         |what: &str| Axis::log(&format!("{what} {}", NAMES[metric]), unit, all().flat_map(|(f, m)| [f, m]));
-    let (x, y) = (axis("forecast"), axis("measured"));
-    let (from, to) = (x.least(), x.most());
+    let x = axis("forecast");
+    let y = axis("measured");
+    let from = x.least();
+    let to = x.most();
     let mut chart = Chart::new(&format!("{}: measured against forecast", NAMES[metric]), &note(all()), x, y);
     chart.band(&[(from, from / 1.25, from * 1.25), (to, to / 1.25, to * 1.25)], MUTED);
     chart.line(vec![(from, from), (to, to)], INK, Stroke::Solid);
     chart.key(LegendSample::Line(INK, Stroke::Solid), "equal");
     chart.key(LegendSample::Band(MUTED), "within a factor of 1.25");
-    let own = if chips.len() > SERIES { SERIES - 1 } else { chips.len() };
-    let (named, others) = chips.split_at(own);
+    let series_count = if chips.len() > SERIES { SERIES - 1 } else { chips.len() };
+    let (named, others) = chips.split_at(series_count);
     for (series, chip) in named.iter().enumerate() {
         group(&mut chart, dots, &[chip], series, chip);
     }

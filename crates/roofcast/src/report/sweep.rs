@@ -109,11 +109,11 @@ pub fn figure(sweep: &SweepPicture, width: f64) -> String {
 fn charts(sweep: &SweepPicture) -> Vec<Chart> {
     let drawn = |p: &&Panel| p.curves.iter().any(|c| c.values.iter().any(Option::is_some));
     let panels: Vec<&Panel> = sweep.panels.iter().filter(drawn).collect();
-    let one = panels.len() < 2;
+    let is_alone = panels.len() < 2;
     let chart = |(index, panel): (usize, &&Panel)| {
         let (title, note) = if index == 0 { (sweep.title.as_str(), sweep.note.as_str()) } else { ("", "") };
         let drawn = chart(sweep, panel, title, note);
-        if one { drawn } else { drawn.low() }
+        if is_alone { drawn } else { drawn.low() }
     };
     panels.iter().enumerate().map(chart).collect()
 }
@@ -132,8 +132,8 @@ fn chart(sweep: &SweepPicture, panel: &Panel, title: &str, note: &str) -> Chart 
     let values = || panel.curves.iter().flat_map(|c| c.values.iter().copied().flatten());
     let ranges = panel.curves.iter().flat_map(|c| c.ranges.iter().flatten().flatten().copied());
     let unit = if panel.quantity == Quantity::Time { Unit::Milliseconds } else { Unit::Plain };
-    let most = panel.most.map(|bound| bound.ms);
-    let y = Axis::around(&panel.title, unit, values().chain(ranges).chain(most));
+    let bound_ms = panel.most.map(|bound| bound.ms);
+    let y = Axis::around(&panel.title, unit, values().chain(ranges).chain(bound_ms));
     let mut chart = Chart::new(title, note, x, y);
     if let Some(bound) = panel.most {
         chart.bound(bound.ms, &format!("SLO: {} {} ms", bound.name(), bound.ms));

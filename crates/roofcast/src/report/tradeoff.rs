@@ -128,8 +128,8 @@ fn misses(model: &str, question: &str, plan: &Plan) -> Chart {
     let priced = near.iter().all(|(n, _)| n.cost_per_hour.is_some());
     let cost = |n: &Near| if priced { n.cost_per_hour.unwrap_or(0.0) } else { n.count as f64 };
     let x = if priced { "dollars per hour" } else { "accelerators" };
-    let most = near.iter().map(|(n, _)| cost(n)).fold(0.0, f64::max);
-    let x = Axis::to(x, Unit::Plain, most * 1.08);
+    let largest_cost = near.iter().map(|(n, _)| cost(n)).fold(0.0, f64::max);
+    let x = Axis::to(x, Unit::Plain, largest_cost * 1.08);
     let factors = near.iter().map(|(_, factor)| *factor).chain([1.0]);
     let y = Axis::around("multiple of the bound", Unit::Plain, factors);
     let open = if plan.is_open() { " of those simulated" } else { "" };
@@ -151,8 +151,9 @@ fn misses(model: &str, question: &str, plan: &Plan) -> Chart {
 const NEAREST: usize = 2;
 
 fn note(question: &str, plan: &Plan) -> String {
-    let (all, kept) = (plan.considered, plan.feasible);
-    let shown = if kept == 0 {
+    let all = plan.considered;
+    let feasible = plan.feasible;
+    let shown = if feasible == 0 {
         ""
     } else {
         "; shown are those that none beats in cost, TPOT and TTFT, and the best of each accelerator"
@@ -160,7 +161,7 @@ fn note(question: &str, plan: &Plan) -> String {
     let nearest: String =
         plan.nearest.iter().take(NEAREST).map(|n| format!("; {}: {}", n.deployment, n.reason)).collect();
     let nearest = if nearest.is_empty() { nearest } else { format!("; nearest{}", &nearest[1..]) };
-    format!("{question}; {all} deployments considered, {kept} fit and keep the SLO{shown}{nearest}")
+    format!("{question}; {all} deployments considered, {feasible} fit and keep the SLO{shown}{nearest}")
 }
 
 fn name(c: &Choice) -> String {

@@ -1,5 +1,5 @@
-//! Comments as a reader meets them: the list of files, which is made of their first sentences, and few marks of a private
-//! dialect, by the rule in CONTRIBUTING.md.
+//! Comments and names as a reader meets them: the list of files, which is made of their first sentences, few marks of a
+//! private dialect, and locals that are called by what they are, by the rules in CONTRIBUTING.md.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -151,4 +151,46 @@ fn comments_stand_by_themselves() {
     );
     assert!(is_marked("Bytes of those that wait.") && is_marked("None where absent."));
     assert!(!is_marked("Extra cost of small-M GEMMs, in rows.") && !is_marked("Unique request id."));
+}
+
+/// Names of locals that say nothing about them.
+const VAGUE: [&str; 11] =
+    ["found", "own", "asked", "most", "of", "one", "held", "kept", "told", "least", "said"];
+/// Most locals with such a name in all crates; the number may only fall.
+const MOST_VAGUE: usize = 20;
+/// Most statements that bind several names to a tuple of as many values in all crates; the number may only fall.
+const MOST_TUPLES: usize = 40;
+
+/// The statement that a line begins, if it binds locals: the part after `let`.
+fn bound(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix("let ")?;
+    Some(rest.strip_prefix("mut ").unwrap_or(rest))
+}
+
+fn is_vague(line: &str) -> bool {
+    let name = |rest: &str| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
+    bound(line).and_then(name).is_some_and(|name| VAGUE.contains(&name.as_str()))
+}
+
+fn is_tuple(line: &str) -> bool {
+    bound(line).is_some_and(|rest| rest.starts_with('(') && rest.contains(") = ("))
+}
+
+/// A local has a noun for its name, and a statement binds one name.
+#[test]
+fn locals_are_called_by_what_they_are() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (mut vague, mut tuples) = (Vec::new(), Vec::new());
+    for file in CRATES.iter().flat_map(|name| files(&crates.join(name).join("src"))) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            let place = || format!("{}:{}: {}", file.display(), number + 1, line.trim());
+            vague.extend(is_vague(line).then(place));
+            tuples.extend(is_tuple(line).then(place));
+        }
+    }
+    assert!(vague.len() <= MOST_VAGUE, "{} locals, at most {MOST_VAGUE}: {vague:#?}", vague.len());
+    assert!(tuples.len() <= MOST_TUPLES, "{} tuples, at most {MOST_TUPLES}: {tuples:#?}", tuples.len());
+    assert!(is_vague("    let mut found = Vec::new();") && !is_vague("let found_blocks = 1;"));
+    assert!(is_tuple("let (a, b) = (1, 2);") && !is_tuple("let (a, b) = pair;"));
 }

@@ -28,8 +28,8 @@ fn a_rate_and_users_choose_the_arrivals() {
         ),
     ] {
         let table = laid(text, &settings);
-        let found = table["workload"]["arrivals"].as_table().unwrap();
-        assert_eq!(found, &expected.parse::<Table>().unwrap(), "{text} {settings:?}");
+        let arrivals = table["workload"]["arrivals"].as_table().unwrap();
+        assert_eq!(arrivals, &expected.parse::<Table>().unwrap(), "{text} {settings:?}");
     }
 }
 

@@ -13,9 +13,9 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
     csv::rows(text, &COLUMNS, 3, recording, |row, recording| {
         let written = row.text(0).unwrap_or_default();
         let Some(time) = date(written) else {
-            let found: String = written.chars().take(40).collect();
+            let shown: String = written.chars().take(40).collect();
             let message =
-                format!("`TIMESTAMP` is {found:?}; accepted: a time as 2023-11-16 18:17:03.9799600");
+                format!("`TIMESTAMP` is {shown:?}; accepted: a time as 2023-11-16 18:17:03.9799600");
             return Err(recording.error(row.line, row.column(0), message));
         };
         let since = time - *first.get_or_insert(time);
@@ -43,11 +43,15 @@ fn date(text: &str) -> Option<i64> {
     }
     let (day, clock) = text.split_once([' ', 'T'])?;
     let mut parts = day.splitn(3, '-').map(|part| whole(part, 4));
-    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    let year = parts.next()??;
+    let month = parts.next()??;
+    let day = parts.next()??;
     let (clock, offset) = split_offset(clock)?;
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
     let mut parts = clock.splitn(3, ':').map(|part| whole(part, 2));
-    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+    let hour = parts.next()??;
+    let minute = parts.next()??;
+    let second = parts.next()??;
     let valid = (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
     if !valid || hour > 23 || minute > 59 || second > 60 {
         return None;

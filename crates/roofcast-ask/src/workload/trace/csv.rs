@@ -35,8 +35,8 @@ pub(super) fn rows(
         let fields = line.split(separator).collect();
         let row = CsvRow { line: index + 1, fields, separator, names, places: &places };
         if row.fields.len() != header.len() {
-            let found = row.fields.len();
-            let message = format!("{found} fields; expected {} as in the header", header.len());
+            let count = row.fields.len();
+            let message = format!("{count} fields; expected {} as in the header", header.len());
             return Err(recording.error(row.line, 1, message));
         }
         each(&row, recording)?;
@@ -65,8 +65,8 @@ impl<'a> CsvRow<'a> {
     ) -> Result<T> {
         let text = self.text(name).unwrap_or_default();
         pointed(text, self.separator).parse().map_err(|_| {
-            let found: String = text.chars().take(40).collect();
-            let message = format!("`{}` is {found:?}; accepted: {accepted}", self.names[name]);
+            let shown: String = text.chars().take(40).collect();
+            let message = format!("`{}` is {shown:?}; accepted: {accepted}", self.names[name]);
             recording.error(self.line, self.column(name), message)
         })
     }

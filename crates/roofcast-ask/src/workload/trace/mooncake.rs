@@ -52,7 +52,8 @@ pub(super) fn read(text: &str, units: Units, recording: &mut Recording) -> Resul
         } else if found.is_cut_by(units.block) {
             Prompt::Runs(runs(&found.hash_ids, 0, units.block, found.input_length).into())
         } else {
-            let (ids, blocks) = (found.hash_ids.len(), found.input_length.div_ceil(units.block));
+            let ids = found.hash_ids.len();
+            let blocks = found.input_length.div_ceil(units.block);
             let message = format!(
                 "{ids} `hash_ids` for {input_len} tokens; expected {blocks}, one for each {} tokens, or none",
                 units.block
@@ -68,7 +69,8 @@ pub(super) fn runs(ids: &[u32], segment: u32, block: u64, tokens: u64) -> Vec<Ru
     let mut runs: Vec<Run> = Vec::new();
     let mut left = tokens;
     for id in ids {
-        let (start, length) = (u64::from(*id) * block, left.min(block));
+        let start = u64::from(*id) * block;
+        let length = left.min(block);
         left -= length;
         match runs.last_mut() {
             _ if length == 0 => break,

@@ -42,9 +42,9 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
         if row.text(5).is_some_and(|text| !text.is_empty()) {
             let bound = row.tokens(5, recording)?;
             if bound < request.output_len {
-                let least = request.output_len;
+                let output_len = request.output_len;
                 let output = columns[2];
-                let message = format!("`max_tokens` is {bound}; accepted: {output}, {least}, or more");
+                let message = format!("`max_tokens` is {bound}; accepted: {output}, {output_len}, or more");
                 return Err(recording.error(row.line, row.column(5), message));
             }
             request = Request { max_tokens: Some(bound), ..request };

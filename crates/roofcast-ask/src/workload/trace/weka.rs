@@ -67,7 +67,9 @@ struct Reader {
 impl Reader {
     /// Reads `items` as a session; sub-agents are added to the recording.
     fn session(&self, items: &[Item], recording: &mut Recording) -> Result<Session> {
-        let (mut session, mut spawns, mut answered) = (Session::default(), Vec::new(), 0.0_f64);
+        let mut session = Session::default();
+        let mut spawns = Vec::new();
+        let mut answered = 0.0_f64;
         for item in items {
             if let Some(requests) = &item.requests {
                 let at = recording.seconds(self.line, 1, "t", (item.t - answered).max(0.0))?;

@@ -62,11 +62,11 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     chunk.usage_of = Some(choice);
     if let Some(finish) = meta.finish_reason {
         chunk.finished.push(finish.kind == "length");
-        let said = |f: Failure| match &finish.message {
+        let with_message = |f: Failure| match &finish.message {
             Some(message) => Failure::new(Outcome::Aborted, message.as_ref()),
             None => f,
         };
-        chunk.failure = chunk.failure.or_else(|| given_up(&finish.kind).map(said));
+        chunk.failure = chunk.failure.or_else(|| given_up(&finish.kind).map(with_message));
         if keep_text && choice == 0 {
             // Texts are cumulative, so the last one is the whole text.
             chunk.text = written.text.map_or(String::new(), |t| t.into_text().into_owned());

@@ -77,8 +77,8 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
         }
         "message" => {
             chunk.usage = written.usage.as_ref().map(Usage::from);
-            let said = written.content.into_iter().filter_map(|block| block.text);
-            said.for_each(|words| chunk.say(words, keep_text));
+            let texts = written.content.into_iter().filter_map(|block| block.text);
+            texts.for_each(|words| chunk.say(words, keep_text));
             chunk.finished.push(written.stop_reason.is_some_and(|reason| reason == "max_tokens"));
         }
         "error" => {

@@ -3,7 +3,10 @@ use super::*;
 /// Sums over `events`: chunks with visible tokens, counted output tokens, prompt tokens, cached tokens, for each ended
 /// choice if it reached its limit, text.
 fn told(endpoint: Endpoint, events: &[&str]) -> (usize, u64, u64, Option<u64>, Vec<bool>, String) {
-    let (mut shown, mut usage, mut finished, mut text) = (0, Usage::default(), Vec::new(), String::new());
+    let mut shown = 0;
+    let mut usage = Usage::default();
+    let mut finished = Vec::new();
+    let mut text = String::new();
     let mut counts = Counts::default();
     for event in events {
         let chunk = read(endpoint, event.as_bytes(), true).unwrap();
@@ -39,9 +42,9 @@ fn responses() {
     ];
     let whole = r#"{"object":"response","status":"completed","error":null,"output":[{"content":[{"text":"a b"}]}],
         "usage":{"input_tokens":9,"output_tokens":4}}"#;
-    let told = |events: &[&str]| told(Endpoint::Responses, events);
-    assert_eq!(told(&events), (2, 4, 9, Some(3), vec![true], "a b".into()));
-    assert_eq!(told(&[whole]), (1, 4, 9, None, vec![false], "a b".into()));
+    let reads = |events: &[&str]| told(Endpoint::Responses, events);
+    assert_eq!(reads(&events), (2, 4, 9, Some(3), vec![true], "a b".into()));
+    assert_eq!(reads(&[whole]), (1, 4, 9, None, vec![false], "a b".into()));
     let failed =
         r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"x","message":"no"}}}"#;
     assert_eq!(failure(Endpoint::Responses, failed), (Outcome::StreamError, "no".into()));
@@ -56,7 +59,7 @@ fn responses() {
         r#"{"type":"response.code_interpreter_call_code.delta","delta":"1"}"#,
         r#"{"type":"response.mcp_call_arguments.delta","delta":{"path":"a"}}"#,
     ] {
-        assert_eq!(told(&[delta]).0, 1, "{delta}");
+        assert_eq!(reads(&[delta]).0, 1, "{delta}");
     }
 }
 

@@ -62,10 +62,10 @@ const STREAMS: [(&str, u64, u64, u64, u64, u64); 18] = [
 fn recorded_streams_of_vllm_and_llama_cpp() {
     for (name, asked, choices, tokens, chunks, prompt) in STREAMS {
         let body = capture(name);
-        let found = read(&body, &[], asked, choices);
-        assert_eq!((found.0, found.1, found.4, found.5), (tokens, chunks, prompt, None), "{name}");
+        let parsed = read(&body, &[], asked, choices);
+        assert_eq!((parsed.0, parsed.1, parsed.4, parsed.5), (tokens, chunks, prompt, None), "{name}");
         // A choice's first token has no gap before it.
-        assert_eq!(found.3.len() as u64, chunks - choices, "{name}");
+        assert_eq!(parsed.3.len() as u64, chunks - choices, "{name}");
     }
 }
 
@@ -75,9 +75,9 @@ fn recorded_streams_are_the_same_wherever_they_are_cut() {
         let body = capture(name);
         let whole = read(&body, &[], asked, choices);
         for cut in 0..=body.len() {
-            let found = read(&body, &[cut], asked, choices);
+            let parsed = read(&body, &[cut], asked, choices);
             let same = |r: &Read| (r.0, r.1, r.3.len(), r.4, r.5);
-            assert_eq!(same(&found), same(&whole), "{name} cut at {cut}");
+            assert_eq!(same(&parsed), same(&whole), "{name} cut at {cut}");
         }
     }
 }
@@ -95,8 +95,8 @@ fn recorded_whole_answers() {
         body.chunks(7).for_each(|piece| answer.feed(piece, Picoseconds(1)).unwrap());
         assert_eq!(answer.end(Picoseconds(2)), Ok(()), "{name}");
         let usage = answer.usage.unwrap();
-        let found = (answer.output_len(), usage.prompt_tokens, usage.cached_tokens);
-        assert_eq!((found, answer.first_token), ((tokens, prompt, cached), None), "{name}");
+        let usages = (answer.output_len(), usage.prompt_tokens, usage.cached_tokens);
+        assert_eq!((usages, answer.first_token), ((tokens, prompt, cached), None), "{name}");
     }
 }
 
@@ -107,12 +107,13 @@ fn chunk(text: &str) -> String {
 
 #[test]
 fn times_are_those_of_the_reads() {
-    let (a, b) = (chunk("a"), chunk("b"));
+    let a = chunk("a");
+    let b = chunk("b");
     let end = finish("stop", "") + "data: [DONE]\n\n";
     // Read at 0: half a chunk. At 1: its other half and a whole one. At 2: a keep-alive. At 3: one more and the end.
     let body = format!("{a}{b}: ping\n\n{b}{end}");
-    let found = read(body.as_bytes(), &[10, a.len() - 10 + b.len(), 8], 9, 1);
-    assert_eq!(found, (3, 3, Some(1), vec![0, 2], 0, None));
+    let parsed = read(body.as_bytes(), &[10, a.len() - 10 + b.len(), 8], 9, 1);
+    assert_eq!(parsed, (3, 3, Some(1), vec![0, 2], 0, None));
 }
 
 #[test]
@@ -225,7 +226,8 @@ proptest! {
     /// Any bytes, cut into any pieces, give equal results and no panic.
     #[test]
     fn anything_ends(body in proptest::collection::vec(any::<u8>(), 0..300), cuts in proptest::collection::vec(0_usize..40, 0..9)) {
-        let (whole, pieces) = (read(&body, &[], 3, 1), read(&body, &cuts, 3, 1));
+        let whole = read(&body, &[], 3, 1);
+        let pieces = read(&body, &cuts, 3, 1);
         prop_assert_eq!((whole.0, whole.1, whole.5), (pieces.0, pieces.1, pieces.5));
     }
 
@@ -242,12 +244,12 @@ proptest! {
         // Empty chunks before the first one with text are not tokens.
         let shown = kinds.iter().skip_while(|k| ![0, 1].contains(*k));
         let tokens = shown.filter(|k| [0, 1, 5].contains(*k)).count() as u64;
-        let found = read(body.as_bytes(), &cuts, 9, 1);
+        let parsed = read(body.as_bytes(), &cuts, 9, 1);
         let expected = match (kinds.contains(&3), tokens) {
             (true, _) => (3, tokens.max(1), None),
             (false, 0) => (0, 0, Some(Outcome::Empty)),
             (false, _) => (tokens, tokens, None),
         };
-        prop_assert_eq!((found.0, found.1, found.5), expected);
+        prop_assert_eq!((parsed.0, parsed.1, parsed.5), expected);
     }
 }

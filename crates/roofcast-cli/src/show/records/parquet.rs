@@ -96,7 +96,9 @@ fn columns(records: &[Record]) -> [Column; 16] {
 /// The column of gaps. The first value of a list starts a record (repetition level 0); an empty list has no value
 /// (definition level 0).
 fn gaps(records: &[Record]) -> Column {
-    let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
+    let mut values = Vec::new();
+    let mut defined = Vec::new();
+    let mut repeated = Vec::new();
     for record in records {
         values.extend(record.itl.iter().map(|t| t.ms()));
         let levels = record.itl.len().max(1);

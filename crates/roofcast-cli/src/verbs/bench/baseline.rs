@@ -68,19 +68,19 @@ fn flat(value: &Value) -> BTreeMap<String, f64> {
 }
 
 fn nested(value: &Value) -> BTreeMap<String, f64> {
-    let of = |metric: &str, statistic: &str| value.get(metric)?.get(statistic)?.as_f64();
-    let mut found = BTreeMap::new();
+    let statistic_of = |metric: &str, statistic: &str| value.get(metric)?.get(statistic)?.as_f64();
+    let mut figures = BTreeMap::new();
     for (theirs, ours) in LATENCIES {
         for (statistic, prefix) in [("avg", "mean"), ("p50", "median"), ("p99", "p99")] {
-            if let Some(v) = of(theirs, statistic) {
-                found.insert(format!("{prefix}_{ours}_ms"), v);
+            if let Some(v) = statistic_of(theirs, statistic) {
+                figures.insert(format!("{prefix}_{ours}_ms"), v);
             }
         }
     }
     for (theirs, ours) in RATES {
-        if let Some(v) = of(theirs, "avg") {
-            found.insert(ours.to_owned(), v);
+        if let Some(v) = statistic_of(theirs, "avg") {
+            figures.insert(ours.to_owned(), v);
         }
     }
-    found
+    figures
 }

@@ -233,16 +233,16 @@ mod tests {
     /// Two outputs of 64 tokens where 200 were requested, for prompts of 300 tokens with a shared prefix of 100.
     #[test]
     fn lengths_are_those_that_were_served() {
-        let asked = "requests = 2\ninput_len = 200\noutput_len = 200\n[arrivals]\nkind = \"closed_loop\"\n\
+        let workload_text = "requests = 2\ninput_len = 200\noutput_len = 200\n[arrivals]\nkind = \"closed_loop\"\n\
             concurrency = 1\n[prefix]\nlength = 100\n";
-        let asked: Workload = toml::from_str(asked).unwrap();
+        let workload: Workload = toml::from_str(workload_text).unwrap();
         let summary = RunSummary {
             completed: 2,
             total_input_tokens: 600,
             total_output_tokens: 128,
             ..RunSummary::default()
         };
-        let served = served(&asked, &summary);
+        let served = served(&workload, &summary);
         assert_eq!((served.input_len, served.output_len), (Length::Tokens(200), Length::Tokens(64)));
     }
 }

@@ -10,7 +10,9 @@ const DAY: u64 = 86_400;
 pub(super) fn of(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
     let (year, month, day) = civil(seconds / DAY);
-    let (hour, minute, second) = (seconds % DAY / 3600, seconds % 3600 / 60, seconds % 60);
+    let hour = seconds % DAY / 3600;
+    let minute = seconds % 3600 / 60;
+    let second = seconds % 60;
     format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
 }
 

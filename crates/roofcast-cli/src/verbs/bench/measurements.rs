@@ -57,7 +57,8 @@ pub(super) fn write(file: &Target, setup: &Setup, points: &[&Point]) -> Result<(
 /// All columns of a row except its id; `None` without a machine.
 fn row(setup: &Setup, point: &Point) -> Option<Vec<String>> {
     let d = setup.deployment.as_ref()?;
-    let (s, requested) = (&point.report.summary, point.report.requested);
+    let s = &point.report.summary;
+    let requested = point.report.requested;
     let kind = match (requested.concurrency, requested.rate, point.workload["arrivals"]["kind"].as_str()) {
         (Some(_), ..) => "closed_loop",
         (None, None, Some("offline" | "burst")) => "burst_all_at_once",

@@ -127,9 +127,9 @@ mod tests {
     /// Values 10, 12 and 14: mean 12, standard deviation 2, half width 4.303 · 2/√3 = 4.969.
     #[test]
     fn an_interval_by_hand() {
-        let found = interval(&[10.0, 12.0, 14.0]).unwrap();
-        assert!((found.mean - 12.0).abs() < 1e-12 && (found.high - 16.969).abs() < 1e-3, "{found:?}");
-        assert!((found.low - 7.031).abs() < 1e-3, "{found:?}");
+        let span = interval(&[10.0, 12.0, 14.0]).unwrap();
+        assert!((span.mean - 12.0).abs() < 1e-12 && (span.high - 16.969).abs() < 1e-3, "{span:?}");
+        assert!((span.low - 7.031).abs() < 1e-3, "{span:?}");
         assert_eq!((interval(&[1.0]), interval(&[])), (None, None));
         assert_eq!(interval(&[3.0; 40]), Some(Interval { mean: 3.0, low: 3.0, high: 3.0 }));
     }

@@ -112,50 +112,52 @@ pub(super) fn run(
         let accepted = "--slo-ttft, --slo-tpot or --slo-e2el, or [slo] in the spec";
         return Err(Error::field("arguments", flag, "without an SLO", accepted).into());
     }
-    let found = find(setup, &search, &slo)?;
+    let result = find(setup, &search, &slo)?;
     if let Some(file) = file {
-        let shown: Vec<_> = found.points.iter().map(|p| (p.value, &p.point)).collect();
+        let shown: Vec<_> = result.points.iter().map(|p| (p.value, &p.point)).collect();
         file.text(&picture::of_sweep(setup, search.key.name(), &shown))?;
     }
-    finish(args, setup, &search, slo, found)
+    finish(args, setup, &search, slo, result)
 }
 
 /// Bisects the range, by ratio, until its ends are close. No bisection is needed if the upper end meets the SLO.
 fn find(setup: &mut Setup, search: &Search, slo: &Slo) -> Result<Found> {
-    let mut found = Found { best: None, at_least: false, points: Vec::new(), interrupted: false };
-    let mut keeps = |value: f64, found: &mut Found| -> Result<bool> {
-        if found.interrupted {
+    let mut result = Found { best: None, at_least: false, points: Vec::new(), interrupted: false };
+    let mut keeps = |value: f64, result: &mut Found| -> Result<bool> {
+        if result.interrupted {
             return Ok(false);
         }
         let workload = setup.at(search.key.at(value))?;
         let (point, _) = setup.measure(&workload)?;
-        found.interrupted = point.report.interrupted;
+        result.interrupted = point.report.interrupted;
         let meets_slo = point.report.meets(slo);
-        found.points.push(Tried { value, meets_slo, point });
+        result.points.push(Tried { value, meets_slo, point });
         if meets_slo {
-            found.best = Some(value);
+            result.best = Some(value);
         }
         Ok(meets_slo)
     };
-    if !keeps(search.low, &mut found)? {
-        return Ok(found);
+    if !keeps(search.low, &mut result)? {
+        return Ok(result);
     }
-    if keeps(search.high, &mut found)? {
-        found.at_least = true;
-        return Ok(found);
+    if keeps(search.high, &mut result)? {
+        result.at_least = true;
+        return Ok(result);
     }
-    let (mut good, mut bad) = (search.low, search.high);
+    let mut good = search.low;
+    let mut bad = search.high;
     while let Some(middle) = search.between(good, bad) {
-        *(if keeps(middle, &mut found)? { &mut good } else { &mut bad }) = middle;
+        *(if keeps(middle, &mut result)? { &mut good } else { &mut bad }) = middle;
     }
-    Ok(found)
+    Ok(result)
 }
 
 fn finish(args: &BenchArgs, setup: &Setup, search: &Search, slo: Slo, found: Found) -> Result<ExitCode> {
     let Found { best, at_least, points, interrupted } = found;
     let users = search.key == Key::Concurrency;
     if args.output.json {
-        let (best_rate, best_users) = (best.filter(|_| !users), best.filter(|_| users).map(|n| n as u64));
+        let best_rate = best.filter(|_| !users);
+        let best_users = best.filter(|_| users).map(|n| n as u64);
         let answer = Answer { subject: setup.subject(), slo, best_rate, best_users, at_least, points };
         show::json("roofcast/bench-search/2", &answer)?;
     } else {
@@ -204,13 +206,17 @@ mod tests {
 
     #[test]
     fn ranges() {
-        let of = |key, text| Search::parse("--find", key, text, "x").map(|s| (s.low, s.high)).ok();
+        let range_of = |key, text| Search::parse("--find", key, text, "x").map(|s| (s.low, s.high)).ok();
         assert_eq!(
-            (of(Key::Rate, "0.5..9"), of(Key::Concurrency, "1..256")),
+            (range_of(Key::Rate, "0.5..9"), range_of(Key::Concurrency, "1..256")),
             (Some((0.5, 9.0)), Some((1.0, 256.0)))
         );
         assert_eq!(
-            (of(Key::Concurrency, "0..4"), of(Key::Concurrency, "1.5..4"), of(Key::Rate, "9..1")),
+            (
+                range_of(Key::Concurrency, "0..4"),
+                range_of(Key::Concurrency, "1.5..4"),
+                range_of(Key::Rate, "9..1")
+            ),
             (None, None, None)
         );
     }

@@ -122,12 +122,13 @@ impl Setup {
     /// Measures one run of a workload.
     pub(super) fn measure(&mut self, workload: &Workload) -> Result<(Point, Vec<Record>)> {
         let bar = progress(workload.total(), self.given.timed);
-        let (url, patience) = (self.url.clone(), self.patience);
-        let told = |told| match told {
+        let url = self.url.clone();
+        let patience = self.patience;
+        let on_event = |told| match told {
             Told::Answers(done) => bar.set_position(done),
             Told::Silent => bar.suspend(|| silent(&url, patience)),
         };
-        let measured = self.bench.run(workload, &self.place, &self.judge, told)?;
+        let measured = self.bench.run(workload, &self.place, &self.judge, on_event)?;
         bar.finish_and_clear();
         let report = measured.report;
         let mut offered = workload.clone();
@@ -181,14 +182,14 @@ impl Setup {
 pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
     let source = source(args)?;
     let mut settings = first.to_vec();
-    let asked = source.scenario(&settings)?;
-    let load = load(&asked, LoadGiven::of(args), "arguments")?;
+    let described = source.scenario(&settings)?;
+    let load = load(&described, LoadGiven::of(args), "arguments")?;
     if args.load.constant {
         settings.push(Setting::new("workload.arrivals.kind", "constant"));
     }
     let whole = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     settings.extend(load.requests.map(|n| Setting::new("workload.requests", whole(n))));
-    let slo = judge(&args.judge, &asked.spec).slo;
+    let slo = judge(&args.judge, &described.spec).slo;
     settings.extend(
         slo.bounds().map(|b| Setting::new(&format!("slo.{}", slo_key(b.metric, b.percentile)), b.ms)),
     );
@@ -222,8 +223,8 @@ fn endpoint(args: &BenchArgs) -> Result<Endpoint> {
     let by_url = args.url.iter().find_map(named);
     match (args.endpoint, by_url) {
         (Some(flag), Some(url)) if flag != url => {
-            let found = format!("{} together with a URL that ends in {}", flag.path(), url.path());
-            Err(Error::field("arguments", "--endpoint", found, "one endpoint").into())
+            let endpoint = format!("{} together with a URL that ends in {}", flag.path(), url.path());
+            Err(Error::field("arguments", "--endpoint", endpoint, "one endpoint").into())
         }
         (flag, url) => Ok(flag.or(url).unwrap_or(Endpoint::Completions)),
     }
@@ -254,13 +255,13 @@ fn exporter(url: &str, how: &AskArgs) -> Result<Option<Target>> {
 }
 
 fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
-    let asked = [args.slo_ttft, args.slo_tpot, args.slo_e2el];
-    let told = |slo: Slo, (metric, ms): (Metric, Option<f64>)| match ms {
+    let bounds = [args.slo_ttft, args.slo_tpot, args.slo_e2el];
+    let with_bound = |slo: Slo, (metric, ms): (Metric, Option<f64>)| match ms {
         Some(ms) => slo.with(metric, Percentile::P99, Some(ms)),
         None => slo,
     };
     Judge {
-        slo: Metric::OF_A_REQUEST.into_iter().zip(asked).fold(spec.slo, told),
+        slo: Metric::OF_A_REQUEST.into_iter().zip(bounds).fold(spec.slo, with_bound),
         window: Window {
             warmup: args.warmup.requests,
             cooldown: args.cooldown.requests,

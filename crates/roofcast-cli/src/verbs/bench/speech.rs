@@ -87,8 +87,8 @@ mod parquet {
 
     pub(super) fn rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
         let accepted = "a build with the feature `parquet`, or JSON Lines or CSV";
-        let found = format!("{}, which this build does not read", path.display());
-        Err(roofcast::Error::field("arguments", "--prompts", found, accepted).into())
+        let shown_path = format!("{}, which this build does not read", path.display());
+        Err(roofcast::Error::field("arguments", "--prompts", shown_path, accepted).into())
     }
 }
 

@@ -35,7 +35,8 @@ pub(super) const HEADER: [&str; 16] = [
 
 /// The CSV row of a run.
 pub(super) fn row(point: &Point) -> Vec<String> {
-    let (r, s) = (&point.report, &point.report.summary);
+    let r = &point.report;
+    let s = &point.report.summary;
     let known = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
     vec![
         s.completed.to_string(),
@@ -83,7 +84,8 @@ pub(super) fn show(args: &BenchArgs, subject: &Subject, key: &str, points: &[(f6
 }
 
 fn brief(value: f64, point: &Point) -> Vec<String> {
-    let (r, s) = (&point.report, &point.report.summary);
+    let r = &point.report;
+    let s = &point.report.summary;
     let known = |v: Option<f64>| v.map_or("–".to_owned(), significant);
     let valid = if r.valid { String::new() } else { "INVALID".to_owned() };
     let figures = [s.request_throughput(), s.output_throughput(), r.achieved_concurrency];
@@ -139,7 +141,8 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
 }
 
 fn pairs(r: &Report) -> Vec<(&'static str, String)> {
-    let (s, c) = (&r.summary, &r.client);
+    let s = &r.summary;
+    let c = &r.client;
     let good = s.request_goodput().map_or(String::new(), |g| format!(", {}/s met the SLO", significant(g)));
     let requests = format!(
         "{} in {} s: {}/s{good}",
@@ -184,12 +187,12 @@ fn load(r: &Report) -> String {
 /// Table of measured values, limit and forecast side by side.
 fn beside(beside: &Beside, r: &Report) -> String {
     let (Some(limit), Some(forecast)) = (&beside.limit, &beside.forecast) else { return String::new() };
-    let of = |name: &str,
-              measured: &Statistics,
-              limit: f64,
-              share: Option<f64>,
-              forecast: f64,
-              band: Option<Span>| {
+    let row_of = |name: &str,
+                  measured: &Statistics,
+                  limit: f64,
+                  share: Option<f64>,
+                  forecast: f64,
+                  band: Option<Span>| {
         let measured = measured.figure(|s| s.median).map_or("–".to_owned(), significant);
         let share = share.map_or("–".to_owned(), percent);
         let range = band.map_or(["–".to_owned(), "–".to_owned()], |b| {
@@ -198,12 +201,12 @@ fn beside(beside: &Beside, r: &Report) -> String {
         let row = [name.to_owned(), measured, significant(limit), share, significant(forecast)];
         row.into_iter().chain(range).collect::<Vec<_>>()
     };
-    let (tpot, ttft) =
-        (forecast.bands.as_ref().map(|b| b.tpot_ms), forecast.bands.as_ref().map(|b| b.ttft_ms));
+    let tpot = forecast.bands.as_ref().map(|b| b.tpot_ms);
+    let ttft = forecast.bands.as_ref().map(|b| b.ttft_ms);
     let s = &r.summary;
     let rows = [
-        of("TPOT", &s.tpot, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms, tpot),
-        of("TTFT", &s.ttft, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms, ttft),
+        row_of("TPOT", &s.tpot, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms, tpot),
+        row_of("TTFT", &s.ttft, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms, ttft),
     ];
     let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast", "p10", "p90"];
     let served = if forecast.of_served { "; the forecast uses the served lengths" } else { "" };
@@ -217,7 +220,8 @@ fn drawn(energy: &Energy) -> String {
     let memory = energy.memory_used_bytes;
     let memory =
         memory.map_or(String::new(), |bytes| format!(", {} GB of memory in use", significant(bytes / 1e9)));
-    let (joules, watts) = (significant(energy.joules), significant(energy.mean_w));
+    let joules = significant(energy.joules);
+    let watts = significant(energy.mean_w);
     format!("energy: {joules} J, mean {watts} W{token}{memory}, by {}", energy.meter)
 }
 
@@ -239,7 +243,8 @@ fn compared(baseline: &Baseline, r: &Report) -> String {
     let rows: Vec<Vec<String>> = KEYS
         .iter()
         .filter_map(|key| {
-            let (now, then) = (ours.get(key)?.as_f64()?, *baseline.metrics.get(*key)?);
+            let now = ours.get(key)?.as_f64()?;
+            let then = *baseline.metrics.get(*key)?;
             let ratio = if then > 0.0 { significant(now / then) } else { "–".to_owned() };
             Some(vec![key.to_string(), significant(now), significant(then), ratio])
         })

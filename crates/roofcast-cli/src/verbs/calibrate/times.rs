@@ -56,8 +56,8 @@ pub(super) fn run(args: &CalibrateArgs, catalog: &Catalog, out: Option<&Target>)
     let answer = Answer { report, unused };
     if profiles.sections.is_empty() {
         let accepted = "tables of GEMM, experts, attention, recurrences or all-reduces";
-        let found = left_out(&answer).join("; ");
-        return Err(Error::field("arguments", "--kernels", found, accepted).into());
+        let left_out_text = left_out(&answer).join("; ");
+        return Err(Error::field("arguments", "--kernels", left_out_text, accepted).into());
     }
     if let Some((out, sources)) = out.zip(sources) {
         out.write(|file| file.write_all(&profiles.to_bytes()))?;
@@ -126,8 +126,8 @@ fn left_out(answer: &Answer) -> Vec<String> {
 /// The file that lists the sources of the times: one row per table, then the dropped rows as comments.
 fn provenance(args: &CalibrateArgs, answer: &Answer) -> anyhow::Result<String> {
     let mut text = String::new();
-    let said = args.source.iter().flat_map(|source| source.lines()).map(str::to_owned);
-    said.chain(left_out(answer)).for_each(|words| text.push_str(&format!("# {words}\n")));
+    let remarks = args.source.iter().flat_map(|source| source.lines()).map(str::to_owned);
+    remarks.chain(left_out(answer)).for_each(|words| text.push_str(&format!("# {words}\n")));
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(["file", "version", "rows", "points used"])?;
     for file in &answer.report.files {

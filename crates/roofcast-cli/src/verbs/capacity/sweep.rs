@@ -56,9 +56,9 @@ struct Point<'a> {
 pub(super) fn run(args: &CapacityArgs, source: &Source) -> Result<ExitCode> {
     let dimensions = dimensions_of(args)?;
     let combinations = product(&dimensions);
-    let asked = combinations.iter().map(|values| asked(args, source, &dimensions, values));
-    let asked = asked.collect::<Result<Vec<(Deployment, CapacityQuestion)>>>()?;
-    let points = combinations.iter().zip(&asked).map(|(values, (deployment, question))| Point {
+    let deployments = combinations.iter().map(|values| asked(args, source, &dimensions, values));
+    let questions = deployments.collect::<Result<Vec<(Deployment, CapacityQuestion)>>>()?;
+    let points = combinations.iter().zip(&questions).map(|(values, (deployment, question))| Point {
         values,
         about: About::of(deployment),
         context: question.context,
@@ -70,7 +70,7 @@ pub(super) fn run(args: &CapacityArgs, source: &Source) -> Result<ExitCode> {
         let sweep = dimensions.iter().map(|d| d.path.as_str()).collect();
         show::json(SCHEMA, &Answer { sweep, points: &points })?;
     } else {
-        let abouts: Vec<About> = asked.iter().map(|(deployment, _)| About::of(deployment)).collect();
+        let abouts: Vec<About> = questions.iter().map(|(deployment, _)| About::of(deployment)).collect();
         print(args, &dimensions, &points, &common_title(&abouts))?;
     }
     let any = points.iter().any(|point| point.capacity.max_batch >= point.batch);
@@ -85,9 +85,9 @@ fn dimensions_of(args: &CapacityArgs) -> Result<Vec<Dimension>> {
     let section = |d: &Dimension| d.path.split('.').next().unwrap_or_default().to_owned();
     let idle = |d: &&Dimension| !KEYS.contains(&d.path.as_str()) && !MACHINE.contains(&section(d).as_str());
     if let Some(d) = dimensions.iter().find(idle) {
-        let found = format!("{} without effect on memory", d.path);
+        let useless = format!("{} without effect on memory", d.path);
         let accepted = format!("{}, or a key of {}", KEYS.join(", "), MACHINE.join(", "));
-        return Err(Error::field("arguments", "--sweep", found, accepted).into());
+        return Err(Error::field("arguments", "--sweep", useless, accepted).into());
     }
     let twice = args.context.is_some() && dimensions.iter().any(|d| d.path == KEYS[0]);
     if twice {

@@ -55,8 +55,8 @@ impl Verdict {
     /// The verdict of the engine of `deployment`; `context` is the longest request if neither spec nor model states one.
     pub(crate) fn of(deployment: &Deployment, context: u64) -> Verdict {
         let start = Memory::of(deployment).start(context);
-        let told = |refusal: &Refusal| refusal.told(deployment.engine.name(), start.max_model_len);
-        Verdict { refusal: start.refusal.as_ref().map(told), start }
+        let refusal_text = |refusal: &Refusal| refusal.told(deployment.engine.name(), start.max_model_len);
+        Verdict { refusal: start.refusal.as_ref().map(refusal_text), start }
     }
 }
 

@@ -39,12 +39,12 @@ pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
     Target::of("--output", output)?.text(&behind(output, &id, &entry)?)?;
     let p = model.parameters();
     let path = output.display();
-    let mut said = format!("{id}: {} parameters, {} active\n", count(p.total), count(p.active));
+    let mut report = format!("{id}: {} parameters, {} active\n", count(p.total), count(p.active));
     for assumption in &model.assumptions {
-        said.push_str(&format!("assumed: {assumption}\n"));
+        report.push_str(&format!("assumed: {assumption}\n"));
     }
     show::text(&format!(
-        "{said}in {path}: roofcast capacity --catalog {path} --model {id} --hardware h100-sxm\n"
+        "{report}in {path}: roofcast capacity --catalog {path} --model {id} --hardware h100-sxm\n"
     ))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -64,7 +64,8 @@ fn behind(output: &Path, id: &str, entry: &str) -> Result<String> {
     if !output.exists() {
         return Ok(entry.to_owned());
     }
-    let (place, mut text) = (output.display().to_string(), input::text(output)?);
+    let place = output.display().to_string();
+    let mut text = input::text(output)?;
     let there = Catalog::parse(&place, &text)?;
     if there.model_names().any(|name| name.eq_ignore_ascii_case(id)) {
         bail!("{place}: has a model {id:?} already; accepted: another --id, or another file");

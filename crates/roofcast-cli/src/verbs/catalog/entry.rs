@@ -133,7 +133,8 @@ fn model(alone: &Alone) -> anyhow::Result<String> {
     let entry = alone.facts.entry;
     let model = config::read(&entry.id, &format!("catalog entry {}", entry.id), &entry.config)?;
     let p = model.parameters();
-    let (kv, context) = (model.kv_format(), context(&model));
+    let kv = model.kv_format();
+    let context = context(&model);
     let total = alone.published_parameters.map(grouped).or(alone.published_total.map(str::to_owned));
     let active = alone.published_active.map(|active| format!("active {active}"));
     let published: Vec<_> = total.into_iter().chain(active).collect();

@@ -89,35 +89,36 @@ struct Text {
 
 impl Text {
     fn of(text: &str) -> Text {
-        let mut found = Text { all: Vec::new(), apart: vec![true] };
+        let mut letters = Text { all: Vec::new(), apart: vec![true] };
         let chars: Vec<char> = text.chars().flat_map(char::to_lowercase).collect();
         let digit = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(char::is_ascii_digit);
         for (at, c) in chars.iter().enumerate() {
             let point = *c == '.' && digit(at.checked_sub(1)) && digit(Some(at + 1));
             if c.is_alphanumeric() || point {
-                found.all.push(*c);
-                found.apart.push(false);
-            } else if let Some(last) = found.apart.last_mut() {
+                letters.all.push(*c);
+                letters.apart.push(false);
+            } else if let Some(last) = letters.apart.last_mut() {
                 *last = true;
             }
         }
-        found
+        letters
     }
 
     fn has(&self, word: &Text) -> bool {
         let whole = |at: usize| {
             let digit = |c: Option<&char>| c.is_some_and(char::is_ascii_digit);
-            let (before, after) = (at.checked_sub(1).and_then(|at| self.all.get(at)), self.all.get(at));
+            let before = at.checked_sub(1).and_then(|at| self.all.get(at));
+            let after = self.all.get(at);
             self.apart[at] || !digit(after) || !(digit(before) || before == Some(&'.'))
         };
         let joined = |from: usize| {
             let two = |at: usize| self.all[at - 1].is_ascii_digit() && self.all[at].is_ascii_digit();
             (from + 1..from + word.all.len()).all(|at| word.apart[at - from] || !self.apart[at] || !two(at))
         };
-        let found = |(from, window): (usize, &[char])| {
+        let matches_at = |(from, window): (usize, &[char])| {
             window == word.all && whole(from) && whole(from + word.all.len()) && joined(from)
         };
-        word.all.is_empty() || self.all.windows(word.all.len()).enumerate().any(found)
+        word.all.is_empty() || self.all.windows(word.all.len()).enumerate().any(matches_at)
     }
 }
 

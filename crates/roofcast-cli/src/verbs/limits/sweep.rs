@@ -133,13 +133,13 @@ impl Swept {
         let compiled = space.machines.len() as u64;
         // If compilation was interrupted, the points of the deployments compiled so far are still computed.
         let goes_on = || space.interrupted || watch(compiled, compiled);
-        let asked: Vec<&Vec<Value>> = combinations.iter().take_while(|_| goes_on()).collect();
-        let points: Vec<Point> = asked.iter().filter_map(|v| space.asked(v)?.point(v)).collect();
-        let whole = !space.interrupted && asked.len() == combinations.len();
+        let points_asked: Vec<&Vec<Value>> = combinations.iter().take_while(|_| goes_on()).collect();
+        let points: Vec<Point> = points_asked.iter().filter_map(|v| space.asked(v)?.point(v)).collect();
+        let whole = !space.interrupted && points_asked.len() == combinations.len();
         if points.is_empty() && whole {
-            let found = format!("{:?} (no such deployment)", question.sweep.join(" "));
+            let sweep_text = format!("{:?} (no such deployment)", question.sweep.join(" "));
             let accepted = "degrees that divide the model's heads and dimensions";
-            return Err(Error::field("arguments", "--sweep", found, accepted).into());
+            return Err(Error::field("arguments", "--sweep", sweep_text, accepted).into());
         }
         let all = if whole { points.len() } else { combinations.len() };
         Ok(Swept { space, points, all })
@@ -150,9 +150,9 @@ impl Swept {
         let valid = |value: &Value| self.points.iter().any(|point| point.values.contains(value));
         let tp = self.space.dimensions.iter().find(|d| d.path == "tp" && !self.interrupted());
         let values = tp.iter().flat_map(|d| &d.values).filter(|value| !valid(value));
-        let own = values
+        let skipped_degrees = values
             .map(|value| format!("tp = {value}: no divisor of the model's heads and of the accelerators"));
-        self.space.skipped.iter().cloned().chain(own).collect()
+        self.space.skipped.iter().cloned().chain(skipped_degrees).collect()
     }
 
     fn interrupted(&self) -> bool {
@@ -196,9 +196,9 @@ impl Space {
         let idle =
             |d: &&Dimension| !KEYS.contains(&d.path.as_str()) && !MACHINE.contains(&section(d).as_str());
         if let Some(d) = dimensions.iter().find(idle) {
-            let found = format!("{} without effect on a step", d.path);
+            let useless = format!("{} without effect on a step", d.path);
             let accepted = format!("{}, or a key of {}", KEYS.join(", "), MACHINE.join(", "));
-            return Err(Error::field("arguments", "--sweep", found, accepted).into());
+            return Err(Error::field("arguments", "--sweep", useless, accepted).into());
         }
         let step = Step::of(&dimensions)?;
         step.check(question, &dimensions)?;
@@ -206,7 +206,8 @@ impl Space {
             dimensions.iter().filter(|d| !KEYS.contains(&d.path.as_str())).cloned().collect();
         let wanted = product(&of_spec);
         let all = wanted.len();
-        let (mut machines, mut illegal) = (Vec::new(), Vec::new());
+        let mut machines = Vec::new();
+        let mut illegal = Vec::new();
         for values in wanted {
             if !watch((machines.len() + illegal.len()) as u64, all as u64) {
                 break;
@@ -248,14 +249,14 @@ impl Space {
 
     /// The question at one combination of values; `None` if its deployment is missing.
     fn asked<'a>(&'a self, values: &[Value]) -> Option<Asked<'a>> {
-        let of = |wanted: bool| {
+        let pairs_of = |wanted: bool| {
             let pairs = self.dimensions.iter().zip(values);
             pairs.filter(move |(d, _)| KEYS.contains(&d.path.as_str()) == wanted)
         };
-        let named: Vec<&Value> = of(false).map(|(_, value)| value).collect();
+        let named: Vec<&Value> = pairs_of(false).map(|(_, value)| value).collect();
         let machine = self.machines.iter().find(|m| m.values.iter().eq(named.iter().copied()))?;
         let whole = |value: &Value| value.as_integer().and_then(|n| u64::try_from(n).ok());
-        let keys = of(true).filter_map(|(d, value)| Some((d.path.as_str(), whole(value)?)));
+        let keys = pairs_of(true).filter_map(|(d, value)| Some((d.path.as_str(), whole(value)?)));
         Some(Asked { machine, step: self.step, keys: keys.collect(), output: self.output })
     }
 
@@ -316,9 +317,9 @@ impl Step {
         let idle = dimensions.iter().find(|d| KEYS.contains(&d.path.as_str()) && !step.has(&d.path));
         match idle {
             Some(d) => {
-                let found = format!("{} without effect together with {}", d.path, step.name());
+                let useless = format!("{} without effect together with {}", d.path, step.name());
                 let accepted = format!("with {} {}", step.name(), step.keys().join(", "));
-                Err(Error::field("arguments", "--sweep", found, accepted))
+                Err(Error::field("arguments", "--sweep", useless, accepted))
             }
             None => Ok(step),
         }
@@ -349,21 +350,21 @@ impl Step {
     /// Refuses a flag that has no effect on this kind of step, or whose value is swept as well.
     fn check(self, question: &Question, dimensions: &[Dimension]) -> Result<(), Error> {
         let tp = question.given.iter().any(|setting| setting.path == "parallelism.tp");
-        let held = question.step;
+        let fixed = question.step;
         let flags = [
-            ("batch", held.batch.is_some()),
-            ("context", held.context.is_some()),
-            ("prefill", held.prefill.is_some()),
-            ("output-len", held.output_len.is_some()),
+            ("batch", fixed.batch.is_some()),
+            ("context", fixed.context.is_some()),
+            ("prefill", fixed.prefill.is_some()),
+            ("output-len", fixed.output_len.is_some()),
             ("tp", tp),
         ];
         let swept = |key: &str| dimensions.iter().any(|d| d.path == key);
         if let Some((key, _)) = flags.iter().find(|(key, given)| *given && (!self.has(key) || swept(key))) {
             let sweep = question.sweep.iter().map(|text| text.split('=').next().unwrap_or(text));
             let sweep = sweep.map(|key| format!("--sweep {key}=…")).collect::<Vec<_>>().join(" ");
-            let found = format!("without effect together with {sweep}");
+            let useless = format!("without effect together with {sweep}");
             let accepted = format!("it with other sweeps, {sweep} without it");
-            return Err(Error::field("arguments", format!("--{key}"), found, accepted));
+            return Err(Error::field("arguments", format!("--{key}"), useless, accepted));
         }
         Ok(())
     }

@@ -162,7 +162,7 @@ fn csv_row(curve: &Curve, p: &CurvePoint, interrupted: bool) -> Vec<String> {
 }
 
 fn people(answer: &Answer) -> String {
-    let found = answer.found;
+    let curves_found = answer.found;
     let price = match answer.cost {
         CostKind::Limit => "the machine's limits: no real engine is faster",
         CostKind::Forecast => "forecast with the built-in calibration",
@@ -170,20 +170,20 @@ fn people(answer: &Answer) -> String {
     let pairs =
         [("model", answer.model), ("load", &answer.load), ("SLO", &answer.slo), ("step times", price)];
     let mut text = table::pairs(&pairs.map(|(name, value)| (name, value.to_owned())));
-    if found.interrupted {
+    if curves_found.interrupted {
         text += &table::line("PARTIAL: interrupted; points are missing");
         text += "\n";
     }
-    text += &best(found);
-    text += &read_off(found);
+    text += &best(curves_found);
+    text += &read_off(curves_found);
     text += &table::line(&format!(
         "{}; each point is one replica in steady state, simulated",
-        counted(found.simulated, "simulation")
+        counted(curves_found.simulated, "simulation")
     ));
     text += "\n";
-    if !found.curves.is_empty() {
+    if !curves_found.curves.is_empty() {
         text += "curves: Pareto-optimal points of each accelerator\n\n";
-        let rows: Vec<_> = found.curves.iter().flat_map(rows).collect();
+        let rows: Vec<_> = curves_found.curves.iter().flat_map(rows).collect();
         let header = [
             "replica",
             "users",
@@ -201,11 +201,11 @@ fn people(answer: &Answer) -> String {
         let name = format!("{}, {}", curve.accelerator, p.weights);
         Some(Row { name, bands: p.bands.clone()?, kernels: p.kernels.clone(), evidence: p.evidence })
     };
-    text += &rests::rows(&found.curves.iter().filter_map(basis).collect::<Vec<_>>());
-    for reason in &found.left_out {
+    text += &rests::rows(&curves_found.curves.iter().filter_map(basis).collect::<Vec<_>>());
+    for reason in &curves_found.left_out {
         text += &table::line(&format!("no curve: {reason}"));
     }
-    if !found.left_out.is_empty() {
+    if !curves_found.left_out.is_empty() {
         text += "\n";
     }
     text

@@ -108,9 +108,10 @@ fn unedited(folder: &Path) -> Result<()> {
         let path = folder.join(name);
         let Ok(bytes) = std::fs::read(&path) else { continue };
         if !sums.lines().any(|line| line == format!("{}  {name}", sum(&bytes))) {
-            let found = format!("{:?}, which a plan did not write as it is now", path.display().to_string());
+            let shown_path =
+                format!("{:?}, which a plan did not write as it is now", path.display().to_string());
             let accepted = "another folder; or this one without that file, whose edits would be lost";
-            return Err(Error::field("arguments", "--launch-dir", found, accepted).into());
+            return Err(Error::field("arguments", "--launch-dir", shown_path, accepted).into());
         }
     }
     Ok(())

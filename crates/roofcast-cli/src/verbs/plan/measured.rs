@@ -44,8 +44,8 @@ pub(super) fn scenario(args: &PlanArgs, path: &Path) -> Result<(Scenario, Option
         Value::from(all.filter_map(|n| i64::try_from(n).ok()).collect::<Vec<i64>>())
     };
     if search.max_num_batched_tokens.is_empty() {
-        let own = spec.engine.max_num_batched_tokens;
-        more.push(Setting::new("search.max_num_batched_tokens", listed(own, [2048, 8192])));
+        let batched_tokens = spec.engine.max_num_batched_tokens;
+        more.push(Setting::new("search.max_num_batched_tokens", listed(batched_tokens, [2048, 8192])));
     }
     if let Some(own) = spec.engine.max_num_seqs.filter(|_| search.max_num_seqs.is_empty()) {
         more.push(Setting::new("search.max_num_seqs", listed(Some(own), [256, 1024])));

@@ -9,8 +9,8 @@ const ROWS: usize = 12;
 
 /// The table of replicas over time; empty if a schedule was not asked for.
 pub(super) fn people(found: &Plan, wide: bool) -> String {
-    let asked = found.over_time.as_ref().zip(found.best.as_ref());
-    asked.map_or_else(String::new, |(over_time, best)| of_best(over_time, best, wide))
+    let best_over_time = found.over_time.as_ref().zip(found.best.as_ref());
+    best_over_time.map_or_else(String::new, |(over_time, best)| of_best(over_time, best, wide))
 }
 
 fn of_best(o: &OverTime, best: &Choice, wide: bool) -> String {

@@ -61,11 +61,11 @@ pub(super) fn rows(rows: &[Row]) -> String {
 /// no chance.
 pub(super) fn interval(best: &Choice) -> Option<(&'static str, String)> {
     let bands_of = best.bands.as_ref()?;
-    let of = |bound: &Bounded| {
+    let interval_of = |bound: &Bounded| {
         let [low, high] = bound.interval?.map(significant);
         Some(format!("{} {} {low} to {high} ms", bound.metric, bound.percentile))
     };
-    let all: Vec<String> = best.bounds.iter().filter_map(of).collect();
+    let all: Vec<String> = best.bounds.iter().filter_map(interval_of).collect();
     let text = match all.as_slice() {
         [] => format!("of the means, not of percentiles: {}", bands(bands_of)),
         all => format!(
@@ -96,8 +96,8 @@ pub(super) fn caveats(best: &Choice, ranked: &[Choice], steps: [&Cost; 2]) -> Ve
             *of_step.entry(name).or_default() += operator.forecast.ms() / all;
         }
         for (name, part) in of_step {
-            let most = untimed.entry(name).or_default();
-            *most = most.max(part);
+            let largest_part = untimed.entry(name).or_default();
+            *largest_part = largest_part.max(part);
         }
     }
     untimed.retain(|_, part| *part >= NAMED);
@@ -171,11 +171,11 @@ fn basis(row: &Row) -> Option<String> {
 
 /// A warning if rows use evidence of different versions of one engine.
 fn versions(rows: &[Row]) -> String {
-    let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut versions_of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for timed in rows.iter().filter_map(|row| row.kernels.as_ref()) {
-        of.entry(&timed.engine).or_default().insert(&timed.version);
+        versions_of.entry(&timed.engine).or_default().insert(&timed.version);
     }
-    let differ = of.iter().filter(|(_, versions)| versions.len() > 1);
+    let differ = versions_of.iter().filter(|(_, versions)| versions.len() > 1);
     let line = |(engine, versions): (&&str, &BTreeSet<&str>)| {
         let versions = versions.iter().copied().collect::<Vec<_>>().join(", ");
         table::line(&format!(

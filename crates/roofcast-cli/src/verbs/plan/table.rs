@@ -65,8 +65,12 @@ pub(super) fn csv_rows(found: &Plan) -> Vec<Vec<String>> {
 fn csv_row(c: &Choice) -> Vec<String> {
     let some = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
     let pool = |pool: &Option<PoolChoice>| {
-        let of = |of: fn(&PoolChoice) -> String| pool.as_ref().map_or_else(String::new, of);
-        [of(|p| p.accelerator.clone()), of(|p| p.replicas.to_string()), of(|p| p.cut.tp.to_string())]
+        let column = |of: fn(&PoolChoice) -> String| pool.as_ref().map_or_else(String::new, of);
+        [
+            column(|p| p.accelerator.clone()),
+            column(|p| p.replicas.to_string()),
+            column(|p| p.cut.tp.to_string()),
+        ]
     };
     let mut row = vec![c.accelerator.clone()];
     row.extend([c.count, c.tp, c.pp, c.ep, c.attention_dp, c.replicas].map(|n| n.to_string()));
@@ -99,12 +103,12 @@ pub(super) fn pools(c: &Choice) -> String {
         let degrees = [("pp", pp), ("dp", dp), ("ep", ep)].into_iter().filter(|(_, n)| *n > 1);
         degrees.fold(format!("tp {tp}"), |text, (name, n)| format!("{text} {name} {n}"))
     };
-    let own = cut(c.tp, c.pp, c.attention_dp, c.ep);
-    let of = |p: &PoolChoice| cut(p.cut.tp, p.cut.pp, p.cut.attention_dp, p.cut.ep);
+    let serving_cut = cut(c.tp, c.pp, c.attention_dp, c.ep);
+    let pool_cut = |p: &PoolChoice| cut(p.cut.tp, p.cut.pp, p.cut.attention_dp, p.cut.ep);
     match (&c.prefill, &c.beside) {
-        (Some(p), _) => format!("{}P {} + {}D {own}", p.replicas, of(p), c.replicas),
-        (None, Some(p)) => format!("{} × {own} + {} × {}", c.replicas, p.replicas, of(p)),
-        (None, None) => format!("{} × {own}", c.replicas),
+        (Some(p), _) => format!("{}P {} + {}D {serving_cut}", p.replicas, pool_cut(p), c.replicas),
+        (None, Some(p)) => format!("{} × {serving_cut} + {} × {}", c.replicas, p.replicas, pool_cut(p)),
+        (None, None) => format!("{} × {serving_cut}", c.replicas),
     }
 }
 

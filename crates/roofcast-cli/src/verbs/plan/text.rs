@@ -27,65 +27,65 @@ pub(super) fn people(
     catalog: &Catalog,
     (answer, wide): (&Answer, bool),
 ) -> Result<String> {
-    let found = answer.plan;
+    let plan = answer.plan;
     let slower = answer.current.map_or(1.0, |current| current.slower);
     let mut text = spec
         .workload
         .as_ref()
         .map_or_else(String::new, |w| question(spec, model, w, (slower, answer.defaults)));
-    if !found.assumptions.is_empty() {
-        text += &(assumed(&found.assumptions) + "\n");
+    if !plan.assumptions.is_empty() {
+        text += &(assumed(&plan.assumptions) + "\n");
     }
-    text += &rests::unpriced(found, &spec.search.clone().unwrap_or_default());
-    if found.interrupted {
-        text += &partial(found, found.minimise);
+    text += &rests::unpriced(plan, &spec.search.clone().unwrap_or_default());
+    if plan.interrupted {
+        text += &partial(plan, plan.minimise);
     }
     if let Some(now) = answer.current {
-        text += &current(now, found);
+        text += &current(now, plan);
     }
     let search = spec.search.clone().unwrap_or_default();
-    let routers = found.ranked.iter().any(|c| c.router != found.ranked[0].router);
+    let routers = plan.ranked.iter().any(|c| c.router != plan.ranked[0].router);
     let columns = Columns { wide, engines: search.engines.len() > 1, routers, tokens: wide };
-    if let Some(best) = &found.best {
-        if !found.confident {
-            let share = percent(found.confidence);
+    if let Some(best) = &plan.best {
+        if !plan.confident {
+            let share = percent(plan.confidence);
             text += &table::line(&format!(
                 "LOW CONFIDENCE: no deployment of this search is {share} likely to meet the SLO; the most likely one follows. \
                  Try more accelerators, wider bounds or a lower --confidence"
             ));
             text += "\n";
         }
-        text += &best_in_detail(spec, model, catalog, (best, &found.ranked, slower))?;
+        text += &best_in_detail(spec, model, catalog, (best, &plan.ranked, slower))?;
     }
-    text += &(counts(found) + &rests::not_searched(found, answer.chose));
-    for reason in &found.not_apart {
+    text += &(counts(plan) + &rests::not_searched(plan, answer.chose));
+    for reason in &plan.not_apart {
         text += &table::line(&format!("not searched: {reason}"));
         text += "\n";
     }
-    if found.best.is_some() {
-        text += &ranked(found, columns);
+    if plan.best.is_some() {
+        text += &ranked(plan, columns);
         text += "Pareto front: price against TPOT and TTFT\n\n";
-        let tokens = wide || distinct(&found.pareto).len() < found.pareto.len();
-        text += &choices(&found.pareto, Columns { tokens, ..columns });
+        let tokens = wide || distinct(&plan.pareto).len() < plan.pareto.len();
+        text += &choices(&plan.pareto, Columns { tokens, ..columns });
         text += "Pareto front: throughput per accelerator against speed per user\n\n";
-        text += &throughput(&found.pareto_throughput);
-        text += &rests::people(found);
+        text += &throughput(&plan.pareto_throughput);
+        text += &rests::people(plan);
     } else {
-        text += &none(found);
+        text += &none(plan);
     }
-    if !found.why.is_empty() {
+    if !plan.why.is_empty() {
         text += "deployments named in the question\n\n";
-        text += &near(&found.why);
+        text += &near(&plan.why);
     }
-    text += &left_out(found);
-    text += &what_ifs(found);
-    text += &over_time::people(found, wide);
-    if spec.search.is_some() && !found.flops_per_dollar.is_empty() {
+    text += &left_out(plan);
+    text += &what_ifs(plan);
+    text += &over_time::people(plan, wide);
+    if spec.search.is_some() && !plan.flops_per_dollar.is_empty() {
         text += "peak 16-bit FLOPs per dollar\n\n";
-        text += &arithmetic(found);
+        text += &arithmetic(plan);
     }
-    text += &quality(found);
-    text += &commands::launch(&found.launch);
+    text += &quality(plan);
+    text += &commands::launch(&plan.launch);
     if !answer.removed.is_empty() {
         let names = answer.removed.join(", ");
         text += &table::line(&format!("removed from --launch-dir (files of an earlier plan): {names}"));
@@ -132,7 +132,7 @@ fn partial(found: &Plan, minimise: Objective) -> String {
         Objective::Accelerators => format!("of fewer than {} accelerators", significant(value)),
         Objective::Energy => format!("of less than {} J per token", significant(value)),
     };
-    let least = found
+    let lower_bound = found
         .at_least
         .filter(|_| found.simulated > 0)
         .map_or_else(String::new, |value| format!("; no deployment {} meets the SLO", bound(value)));
@@ -142,14 +142,14 @@ fn partial(found: &Plan, minimise: Objective) -> String {
         (n, None) => format!(", {} deployments were not simulated", grouped(n)),
     };
     table::line(&format!(
-        "PARTIAL: interrupted after {}{open}{least}",
+        "PARTIAL: interrupted after {}{open}{lower_bound}",
         counted(found.simulated, "simulation")
     )) + "\n"
 }
 
 /// The result if no deployment met the SLO, or none before the search was stopped.
 fn none(found: &Plan) -> String {
-    let told = match (found.is_open(), found.simulated) {
+    let verdict = match (found.is_open(), found.simulated) {
         (false, 0) if !found.unpriced.is_empty() && found.minimise != Objective::Accelerators => {
             "no deployment with a price meets the SLO; the nearest ones"
         }
@@ -163,7 +163,7 @@ fn none(found: &Plan) -> String {
         }
         (true, _) => "no simulated deployment meets the SLO; the nearest ones",
     };
-    format!("{told}\n\n{}", near(&found.nearest))
+    format!("{verdict}\n\n{}", near(&found.nearest))
 }
 
 /// The deployment that runs now, its figures, and the first change to make.
@@ -203,9 +203,9 @@ fn current(now: &Current, found: &Plan) -> String {
 fn quality(found: &Plan) -> String {
     let stands = |q: &&Quality| found.ranked.iter().any(|c| q.is_of(&c.weights, &c.kv));
     let line = |q: &Quality| {
-        let of = if q.of == "kv" { "KV" } else { "weights" };
+        let part = if q.of == "kv" { "KV" } else { "weights" };
         let source = q.source.as_ref().map_or_else(String::new, |source| format!(" ({source})"));
-        (format!("{} {of}", q.format), format!("{}{source}", q.note))
+        (format!("{} {part}", q.format), format!("{}{source}", q.note))
     };
     let lines: Vec<(String, String)> = found.quality.iter().filter(stands).map(line).collect();
     if lines.is_empty() {
@@ -296,10 +296,11 @@ fn best_in_detail(
     let Choice { tp, pp, ep, attention_dp, .. } = *best;
     let cut = Cut { tp, pp, ep, attention_dp };
     let replica = replica_of(&spec, model, catalog, (best, &best.accelerator, cut))?;
-    let (input, output) = (workload.input_mean() as u64, workload.output_mean() as u64);
+    let input = workload.input_mean() as u64;
+    let output = workload.output_mean() as u64;
     let context = input + output;
     let full = CapacityQuestion { context, batch: 1, oversubscription_percent: 100, users: None };
-    let held = capacity(&replica, &full);
+    let room = capacity(&replica, &full);
     let question = LimitsQuestion {
         batch: best.batch.round().max(1.0) as u64,
         context: input + output / 2,
@@ -340,8 +341,8 @@ fn best_in_detail(
             "capacity",
             format!(
                 "{} KV tokens a replica{kind}, {} requests at full length",
-                grouped(held.kv_tokens),
-                grouped(held.max_batch)
+                grouped(room.kv_tokens),
+                grouped(room.max_batch)
             ),
         ),
         ("headroom", headroom(best)),
@@ -414,9 +415,9 @@ fn what_if(w: &WhatIf, confidence: f64) -> String {
 }
 
 fn left_out(found: &Plan) -> String {
-    let told = |reason: &str| found.best.is_none() || reason.contains("price");
-    let kept = found.left_out.iter().filter(|l| told(&l.reason)).take(12);
-    let rows: Vec<_> = kept.map(|l| vec![l.reason.clone(), grouped(l.count)]).collect();
+    let is_shown = |reason: &str| found.best.is_none() || reason.contains("price");
+    let shown_reasons = found.left_out.iter().filter(|l| is_shown(&l.reason)).take(12);
+    let rows: Vec<_> = shown_reasons.map(|l| vec![l.reason.clone(), grouped(l.count)]).collect();
     let mut text = String::new();
     if !rows.is_empty() {
         text += "excluded\n\n";

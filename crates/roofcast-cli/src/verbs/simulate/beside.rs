@@ -29,7 +29,7 @@ fn verdict(b: &TpotComparison) -> String {
         significant(b.over_forecast),
         significant(b.over_limit)
     );
-    let said = match b.verdict {
+    let verdict = match b.verdict {
         TpotVerdict::BelowLimit => {
             "faster than the limit: model, hardware, formats or load are not as described"
         }
@@ -38,5 +38,5 @@ fn verdict(b: &TpotComparison) -> String {
         TpotVerdict::AsForecast => "as forecast: 8 of 10 measured servers are within the band",
         TpotVerdict::Slow => "slower than 9 of 10 measured servers against their forecast",
     };
-    format!("{said}; {times}")
+    format!("{verdict}; {times}")
 }

@@ -116,7 +116,8 @@ struct Run {
 }
 
 pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
-    let (search, source) = (Search::parse(asked)?, source(args, args.spec.first())?);
+    let search = Search::parse(asked)?;
+    let source = source(args, args.spec.first())?;
     let base = source.scenario(&[])?;
     let slo = base.spec.slo;
     let classes = base.spec.workload.as_ref().map_or(Vec::new(), |workload| workload.classes.clone());
@@ -125,8 +126,9 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
         return Err(Error::field("arguments", "--find", "without an SLO", accepted).into());
     }
     let progress = Progress::open("simulations")?;
-    let (mut points, mut last) = (Vec::new(), None);
-    let found = search.range.largest(&mut |value| {
+    let mut points = Vec::new();
+    let mut last = None;
+    let largest = search.range.largest(&mut |value| {
         if !progress.goes_on() {
             return Ok(None);
         }
@@ -146,7 +148,7 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
     let Some(run) = last.transpose()? else { return Ok(exit::invalid()) };
     let band = step_band(&run.forecaster).filter(|_| run.spec.engine.cost == CostKind::Forecast);
     let interval = match band {
-        Some(band) if progress.goes_on() => search.interval(band, found.best, &|value, slower| {
+        Some(band) if progress.goes_on() => search.interval(band, largest.best, &|value, slower| {
             search.keeps(&source, (value, slower), &slo, !args.no_leap, &progress)
         })?,
         _ => None,
@@ -157,10 +159,11 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
         Ok(simulated) => about(&run.forecaster.deployment, simulated),
         Err(_) => About::of(&run.forecaster.deployment),
     };
-    let missed = points.iter().find(|tried: &&Tried| Some(tried.value) == found.missed);
+    let missed = points.iter().find(|tried: &&Tried| Some(tried.value) == largest.missed);
     let Range { low, high, .. } = search.range;
-    let (best, at_least) = (found.best, found.best.is_some() && found.missed.is_none());
-    let (key, simulations) = (search.path.as_str(), points.len());
+    let (best, at_least) = (largest.best, largest.best.is_some() && largest.missed.is_none());
+    let key = search.path.as_str();
+    let simulations = points.len();
     let points = &points;
     let answer = Answer {
         about,
@@ -190,12 +193,12 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
 
 /// The bounds of all classes with the values of `run`.
 fn by_class(run: &Simulation) -> Vec<ClassBound> {
-    let of = |class: &ClassResults| {
+    let bounds_of = |class: &ClassResults| {
         let name = class.name.clone();
         let bounds = against(&class.summary, &class.slo).into_iter();
         bounds.map(move |bound| ClassBound { name: name.clone(), bound })
     };
-    run.classes.iter().flat_map(of).collect()
+    run.classes.iter().flat_map(bounds_of).collect()
 }
 
 impl Search {
@@ -216,7 +219,8 @@ impl Search {
         };
         let end = |text: &str| number::real(text).filter(|n| *n > 0.0 && (!whole || n.fract() == 0.0));
         let (low, high) = range.split_once("..").ok_or_else(wrong)?;
-        let (low, high) = (end(low).ok_or_else(wrong)?, end(high).ok_or_else(wrong)?);
+        let low = end(low).ok_or_else(wrong)?;
+        let high = end(high).ok_or_else(wrong)?;
         if low >= high {
             return Err(wrong().into());
         }
@@ -238,9 +242,9 @@ impl Search {
         let mut stopped = false;
         let mut largest = |range: Range, slower: f64| {
             range.largest(&mut |value| {
-                let kept = keeps(value, slower);
-                stopped |= kept.is_none();
-                Ok(kept)
+                let keeps_slo = keeps(value, slower);
+                stopped |= keeps_slo.is_none();
+                Ok(keeps_slo)
             })
         };
         let [fast, slow] = band;
@@ -248,7 +252,8 @@ impl Search {
         // Slower steps do not raise the largest value, and faster ones do not lower it.
         let low_end = best.map(|best| largest(Range { low, high: best, whole }, slow)).transpose()?;
         let high_end = largest(Range { low: best.unwrap_or(low), high, whole }, fast)?;
-        let (low, high) = (low_end.and_then(|found| found.best), high_end.best);
+        let low = low_end.and_then(|found| found.best);
+        let high = high_end.best;
         let at_least = high.is_some() && high_end.missed.is_none();
         Ok((!stopped).then_some(Interval { step_factors: band, low, high, at_least }))
     }
@@ -393,8 +398,8 @@ mod tests {
         for wrong in
             ["rate", "rate=1", "rate=0..4", "rate=4..4", "users=1.5..4", "weights=1..2", "depth=1..2"]
         {
-            let told = Search::parse(wrong).unwrap_err().to_string();
-            assert!(told.contains("--find") && told.contains("KEY=LOW..HIGH"), "{wrong}: {told}");
+            let message = Search::parse(wrong).unwrap_err().to_string();
+            assert!(message.contains("--find") && message.contains("KEY=LOW..HIGH"), "{wrong}: {message}");
         }
     }
 }

@@ -126,9 +126,11 @@ struct Cell {
 
 impl Space {
     fn of(args: &SimulateArgs) -> Result<Space> {
-        let (sources, dimensions) = (sources(args)?, dimensions(args)?);
+        let sources = sources(args)?;
+        let dimensions = dimensions(args)?;
         let points = product(&dimensions);
-        let (skipped, leap) = (Vec::new(), !args.no_leap);
+        let skipped = Vec::new();
+        let leap = !args.no_leap;
         Space { sources, dimensions, points, skipped, leap, threads: args.threads }.legal()
     }
 
@@ -229,10 +231,10 @@ pub(super) fn run(args: &SimulateArgs, picture: Option<&Target>) -> Result<ExitC
         };
     }
     let progress = Progress::new("runs")?;
-    let told = |done, all| {
+    let report = |done, all| {
         progress.at(done, all);
     };
-    let swept = Swept::of(space, &told, &|_| progress.goes_on())?;
+    let swept = Swept::of(space, &report, &|_| progress.goes_on())?;
     drop(progress);
     let Swept { dimensions, runs, skipped, all } = &swept;
     let interrupted = swept.interrupted();
@@ -266,16 +268,17 @@ impl Swept {
         told: &(dyn Fn(u64, u64) + Sync),
         goes_on: &(dyn Fn(u64) -> bool + Sync),
     ) -> Result<Swept> {
-        let (all, ended) = (space.points.len(), AtomicU64::new(0));
+        let all = space.points.len();
+        let ended = AtomicU64::new(0);
         told(0, all as u64);
-        let one = |values: &Vec<Value>| {
+        let run_of = |values: &Vec<Value>| {
             let run = goes_on(0).then(|| space.run(values.clone(), goes_on));
             told(ended.fetch_add(1, Ordering::Relaxed) + 1, all as u64);
             run
         };
         // All runs are awaited first, so that the reported error is the first value's, in whatever order the runs ended.
         let runs: Vec<Option<Result<Run>>> =
-            space.pool()?.install(|| space.points.par_iter().map(one).collect());
+            space.pool()?.install(|| space.points.par_iter().map(run_of).collect());
         let mut runs = runs.into_iter().flatten().collect::<Result<Vec<Run>>>()?;
         runs.retain(|run| !run.simulation.interrupted);
         Ok(Swept { dimensions: space.dimensions, runs, skipped: space.skipped, all })

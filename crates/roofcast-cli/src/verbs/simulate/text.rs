@@ -69,10 +69,10 @@ fn classes(s: &Simulation) -> String {
     let row = |class: &ClassResults| {
         let summary = &class.summary;
         let good = class.good.map(|good| percent(good as f64 / class.requests.max(1) as f64));
-        let of = |s: &Statistics, figure: fn(&Statistics) -> f64| {
+        let shown_figure = |s: &Statistics, figure: fn(&Statistics) -> f64| {
             s.figure(figure).map_or("–".to_owned(), significant)
         };
-        let both = |s: &Statistics| [of(s, |s| s.median), of(s, |s| s.p99)];
+        let both = |s: &Statistics| [shown_figure(s, |s| s.median), shown_figure(s, |s| s.p99)];
         let latencies = [&summary.ttft, &summary.tpot, &summary.e2el].into_iter().flat_map(both);
         let counts = [class.name.clone(), grouped(class.requests), good.unwrap_or("–".to_owned())];
         counts.into_iter().chain(latencies).collect::<Vec<_>>()
@@ -243,9 +243,10 @@ fn sessions(s: &RecordedSessions) -> String {
 /// Prompt tokens found in the prefix cache of the chosen replica, and in the best replica's.
 fn routing(prefixes: &FoundPrefixes) -> String {
     let share = |tokens: u64| percent(tokens as f64 / prefixes.prompt_tokens as f64);
-    let (found, most) = (share(prefixes.found_tokens), share(prefixes.most_tokens));
+    let found_share = share(prefixes.found_tokens);
+    let best_share = share(prefixes.most_tokens);
     format!(
-        "{found} of prompt tokens cached on the chosen replica, {most} on the best replica for each prompt"
+        "{found_share} of prompt tokens cached on the chosen replica, {best_share} on the best replica for each prompt"
     )
 }
 

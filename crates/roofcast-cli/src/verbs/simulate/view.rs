@@ -99,12 +99,12 @@ impl<'a> View<'a> {
 impl Timeline {
     fn of(trace: EventTrace) -> Timeline {
         let (events, cut) = trace.close();
-        let mut found = Timeline { cut_at_ms: cut.map(Ticks::ms), ..Timeline::default() };
+        let mut timeline = Timeline { cut_at_ms: cut.map(Ticks::ms), ..Timeline::default() };
         let mut places = BTreeMap::new();
         let mut open: BTreeMap<u64, f64> = BTreeMap::new();
         for (at, event) in events {
             match event {
-                TraceEvent::Steps(s) => found.steps.push(Step {
+                TraceEvent::Steps(s) => timeline.steps.push(Step {
                     start_ms: s.start.ms(),
                     end_ms: s.end.ms(),
                     steps: s.steps,
@@ -118,12 +118,12 @@ impl Timeline {
                     bound: s.bound,
                 }),
                 TraceEvent::Arrived { number, input, output } => {
-                    places.insert(number, found.requests.len());
-                    found.requests.push(Life { number, input, output, phases: Vec::new() });
+                    places.insert(number, timeline.requests.len());
+                    timeline.requests.push(Life { number, input, output, phases: Vec::new() });
                 }
                 TraceEvent::Begins(number, _) => drop(open.insert(number, at.ms())),
                 TraceEvent::Ends(number, phase) => {
-                    let life = places.get(&number).and_then(|place| found.requests.get_mut(*place));
+                    let life = places.get(&number).and_then(|place| timeline.requests.get_mut(*place));
                     if let Some((life, start_ms)) = life.zip(open.remove(&number)) {
                         life.phases.push(Stay { phase: phase.name(), start_ms, end_ms: at.ms() });
                     }
@@ -131,6 +131,6 @@ impl Timeline {
                 TraceEvent::Idle | TraceEvent::Left(_) => {}
             }
         }
-        found
+        timeline
     }
 }

@@ -26,13 +26,13 @@ pub(crate) struct Answer<'a> {
 }
 
 pub(super) fn run(args: &ValidateArgs, points: &[RowForecast], interrupted: bool) -> Result<ExitCode> {
-    let found = ranking(points);
-    if found.sweeps.is_empty() && found.sides.is_empty() && !interrupted {
+    let ranked = ranking(points);
+    if ranked.sweeps.is_empty() && ranked.sides.is_empty() && !interrupted {
         let accepted = "rows of closed loops in which one source measured two configurations or more of one model on one accelerator";
         return Err(Error::field("arguments", "--ranking", "no such rows", accepted).into());
     }
     if args.output.json {
-        show::json(SCHEMA, &Answer { ranking: &found, interrupted })?;
+        show::json(SCHEMA, &Answer { ranking: &ranked, interrupted })?;
     } else if args.output.csv {
         let header = ["sweep", "configurations", "points", "interactivity_tok_s", "first", "best", "reached"];
         let row = |s: &MeasuredSweep| {
@@ -41,9 +41,9 @@ pub(super) fn run(args: &ValidateArgs, points: &[RowForecast], interrupted: bool
             let [one, two] = counts;
             vec![s.sweep.clone(), one, two, asked, s.first.clone(), s.best.clone(), reached]
         };
-        show::csv(&header, &found.sweeps.iter().map(row).collect::<Vec<_>>())?;
+        show::csv(&header, &ranked.sweeps.iter().map(row).collect::<Vec<_>>())?;
     } else {
-        show::text(&people(&found, interrupted))?;
+        show::text(&people(&ranked, interrupted))?;
     }
     Ok(if interrupted { exit::invalid() } else { ExitCode::SUCCESS })
 }

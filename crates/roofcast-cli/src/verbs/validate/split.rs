@@ -29,8 +29,8 @@ impl Split {
         if let Some(side) = shown.side() {
             rows.retain(|row| Side::of(row) == side);
             if rows.is_empty() {
-                let found = format!("{}, {}", side.name(), split.words());
-                return Err(Error::field("arguments", "--split", found, "a side with rows, or all"));
+                let sides = format!("{}, {}", side.name(), split.words());
+                return Err(Error::field("arguments", "--split", sides, "a side with rows, or all"));
             }
         }
         Ok(split)

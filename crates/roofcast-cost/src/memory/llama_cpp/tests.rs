@@ -94,7 +94,9 @@ fn start_up_lines_of_the_server() {
     for line in reader.deserialize::<Line>() {
         let line = line.unwrap();
         let d = of_line(&line);
-        let (slots, n_ctx, pool) = (&d.engine.slots, n_ctx(&d), pool(&d).unwrap());
+        let slots = &d.engine.slots;
+        let n_ctx = n_ctx(&d);
+        let pool = pool(&d).unwrap();
         let windows = line.window_cells.map(|_| slots.window_cells(512, n_ctx));
         let each = if line.cells * slots.streams() == pool.cells { line.cells } else { 0 };
         let kv = mib(kv_bytes(&d, 0, slots, n_ctx));
@@ -151,8 +153,11 @@ fn the_cache_has_the_cells_of_the_context() {
     let d = catalog_model("llama-3.1-8b", "rtx-4090", "q4_k_m", with_context(1 << 20, None));
     let refusal = Memory::of(&d).start(0).refusal.unwrap();
     assert_eq!(refusal.needed_bytes, Bytes(128 << 30));
-    let told = refusal.told("llama.cpp", 131_072);
-    assert!(told.contains("its KV cache needs 128.00 GiB") && told.contains("n_ctx up to"), "{told}");
+    let message = refusal.told("llama.cpp", 131_072);
+    assert!(
+        message.contains("its KV cache needs 128.00 GiB") && message.contains("n_ctx up to"),
+        "{message}"
+    );
     let largest = catalog_model("llama-3.1-8b", "rtx-4090", "q4_k_m", with_context(refusal.longest, None));
     assert!(Memory::of(&largest).starts().is_ok());
     let beyond = catalog_model("llama-3.1-8b", "rtx-4090", "q4_k_m", with_context(refusal.longest + 1, None));
@@ -163,20 +168,21 @@ fn the_cache_has_the_cells_of_the_context() {
 /// each. On a card with too little memory the cache leaves 1 GiB free.
 #[test]
 fn without_a_context_it_is_the_models() {
-    let of = |chip: &str, slots: Option<u64>| {
+    let deployment_of = |chip: &str, slots: Option<u64>| {
         let engine = EngineSpec { max_num_seqs: slots, ..EngineSpec::default() };
         catalog_model("llama-3.1-8b", chip, "q4_k_m", engine)
     };
     assert_eq!(
-        pool(&of("h100-sxm", None)).unwrap(),
+        pool(&deployment_of("h100-sxm", None)).unwrap(),
         Pool { cells: 131_072, slot_context: 131_072, unified: true }
     );
     assert_eq!(
-        pool(&of("h100-sxm", Some(4))).unwrap(),
+        pool(&deployment_of("h100-sxm", Some(4))).unwrap(),
         Pool { cells: 524_288, slot_context: 131_072, unified: false }
     );
-    let d = of("rtx-4060", None);
-    let (slots, cells) = (&d.engine.slots, pool(&d).unwrap().cells);
+    let d = deployment_of("rtx-4060", None);
+    let slots = &d.engine.slots;
+    let cells = pool(&d).unwrap().cells;
     let left = |cells: u64| {
         let whole = taken(&d, 0, slots, cells) + kv_bytes(&d, 0, slots, cells);
         budget(&d, Bytes::ZERO).saturating_sub(whole)

@@ -97,13 +97,14 @@ fn pages(layer: &Compressed, plain: bool) -> Vec<(Kept, u64, u64)> {
     let entries = (ENTRY_TOKENS / ratio).max(1);
     // Values and scores; windows of a sparse layer's compressor overlap by half.
     let overlap = if layer.indexer.is_some() { 2 } else { 1 };
-    let (kept, tokens) = (Kept::Window(overlap * ratio), if layer.indexer.is_some() { 4 } else { 8 });
+    let retention = Kept::Window(overlap * ratio);
+    let tokens = if layer.indexer.is_some() { 4 } else { 8 };
     let state = |width: u64| page(tokens * 2 * overlap * width * STATE_VALUE);
     pages.push((Kept::All, ENTRY_TOKENS, page(entries * vector)));
-    pages.push((kept, tokens, state(layer.head_dim)));
+    pages.push((retention, tokens, state(layer.head_dim)));
     if let Some(indexer) = &layer.indexer {
         pages.push((Kept::All, ENTRY_TOKENS, page(entries * Indexer::key_bytes(indexer.width()))));
-        pages.push((kept, tokens, state(indexer.width())));
+        pages.push((retention, tokens, state(indexer.width())));
     }
     pages
 }
@@ -112,12 +113,12 @@ fn pages(layer: &Compressed, plain: bool) -> Vec<(Kept, u64, u64)> {
 /// bucket.
 fn padded(buckets: &[Bucket]) -> (u64, Vec<u64>) {
     let counts: Vec<u64> = buckets.iter().map(Bucket::layers).collect();
-    let least = counts.first().copied().unwrap_or(1);
-    let size = group_size(&counts, least);
+    let smallest = counts.first().copied().unwrap_or(1);
+    let size = group_size(&counts, smallest);
     let groups: Vec<u64> = counts.iter().map(|layers| layers.div_ceil(size)).collect();
-    let most = counts.iter().zip(&groups).map(|(layers, groups)| layers.div_ceil(*groups)).max();
+    let deepest = counts.iter().zip(&groups).map(|(layers, groups)| layers.div_ceil(*groups)).max();
     let sizes: u64 = buckets.first().map_or(0, |entries| entries.pages.keys().sum());
-    (sizes * most.unwrap_or(1), groups)
+    (sizes * deepest.unwrap_or(1), groups)
 }
 
 /// Bytes of the largest group's pages, and the number of groups of each bucket.
@@ -151,8 +152,8 @@ fn as_they_are(buckets: &[Bucket]) -> (u64, Vec<u64>) {
 /// Number of layers in each group, at least `least`, with which the fewest layers are padded; the larger of equals.
 fn group_size(counts: &[u64], least: u64) -> u64 {
     let padding = |size: u64| counts.iter().map(|layers| layers.next_multiple_of(size) - layers).sum::<u64>();
-    let most = counts.iter().copied().max().unwrap_or(1);
-    (least.max(1)..=most).rev().min_by_key(|size| padding(*size)).unwrap_or(least.max(1))
+    let largest = counts.iter().copied().max().unwrap_or(1);
+    (least.max(1)..=largest).rev().min_by_key(|size| padding(*size)).unwrap_or(least.max(1))
 }
 
 #[cfg(test)]

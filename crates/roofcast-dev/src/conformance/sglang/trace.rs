@@ -305,9 +305,9 @@ fn settings(place: &str, s: &Settings, version: &str) -> Result<ServerArgs> {
 fn parsed(place: &str, r: RequestLine) -> Result<RecordedRequest> {
     request::check(place, &r.id, r.arrival_step, (r.prompt_len, &r.prompt))?;
     if r.output_len == 0 || r.output_len > r.max_new_tokens || r.max_new_tokens > MOST {
-        let found = format!("output_len {}, max_new_tokens {}", r.output_len, r.max_new_tokens);
+        let lengths = format!("output_len {}, max_new_tokens {}", r.output_len, r.max_new_tokens);
         let accepted = format!("1 to max_new_tokens, and that at most {MOST}");
-        return Err(Error::field(place, format!("requests.{}", r.id), found, accepted));
+        return Err(Error::field(place, format!("requests.{}", r.id), lengths, accepted));
     }
     let output_segment = format!("out:{}", r.id);
     Ok(RecordedRequest {

@@ -379,8 +379,8 @@ fn windows(place: &str, groups: Option<&[LayerGroup]>) -> Result<Vec<Option<u64>
         (GroupKind::Full, _) => Ok(None),
         (GroupKind::SlidingWindow, Some(window)) if (1..=MOST).contains(&window) => Ok(Some(window)),
         (GroupKind::SlidingWindow, found) => {
-            let found = found.map_or("none".into(), |window| window.to_string());
-            Err(Error::field(place, "config.kv_groups.sliding_window", found, format!("1 to {MOST}")))
+            let written = found.map_or("none".into(), |window| window.to_string());
+            Err(Error::field(place, "config.kv_groups.sliding_window", written, format!("1 to {MOST}")))
         }
     };
     groups.iter().map(window).collect()
@@ -389,8 +389,8 @@ fn windows(place: &str, groups: Option<&[LayerGroup]>) -> Result<Vec<Option<u64>
 fn parsed(place: &str, r: RequestLine) -> Result<RecordedRequest> {
     request::check(place, &r.id, r.arrival_step, (r.prompt_len, &r.prompt))?;
     if r.output_len == 0 || r.output_len > MOST {
-        let found = format!("output_len {}", r.output_len);
-        return Err(Error::field(place, format!("requests.{}", r.id), found, format!("1 to {MOST}")));
+        let length = format!("output_len {}", r.output_len);
+        return Err(Error::field(place, format!("requests.{}", r.id), length, format!("1 to {MOST}")));
     }
     let output_segment = format!("out:{}", r.id);
     Ok(RecordedRequest {

@@ -97,12 +97,12 @@ mod tests {
             source.read(&columns(&[&shape[..], &size[..], more].concat())).unwrap()
         };
         let low = read("wideep_deepep_ll", &[("dispatch_avg_t_us", 102.1), ("combine_avg_t_us", 186.2)]);
-        let found: Vec<_> = low
+        let rows: Vec<_> = low
             .groups
             .iter()
             .map(|g| (g.shape.clone(), g.points[0].size, (g.points[0].seconds * 1e9).round()))
             .collect();
-        assert_eq!(found, [102_100.0, 186_200.0].map(|ns| (vec![7168, 8, 256, 16], 128, ns)));
+        assert_eq!(rows, [102_100.0, 186_200.0].map(|ns| (vec![7168, 8, 256, 16], 128, ns)));
         let normal = |sms: f64| {
             let times = [
                 ("dispatch_transmit_us", 61.4),

@@ -28,8 +28,8 @@ pub(super) fn on_grid(points: &[MeasuredTime], grid: &[u32], least: impl Fn(f64)
         let [start, end] = [before, next].map(|p| libm::log(p.seconds));
         Some(start + (end - start) * (logs[1] - logs[0]) / (logs[2] - logs[0]))
     };
-    let least = |size: u32| libm::log(least(f64::from(size)));
-    let measured: Vec<Option<f64>> = grid.iter().map(|size| Some(at(*size)?.max(least(*size)))).collect();
+    let limit_at = |size: u32| libm::log(least(f64::from(size)));
+    let measured: Vec<Option<f64>> = grid.iter().map(|size| Some(at(*size)?.max(limit_at(*size)))).collect();
     let rising = isotonic(&measured.iter().flatten().copied().collect::<Vec<_>>());
     let mut rising = rising.into_iter();
     measured.into_iter().map(|log| log.and_then(|_| rising.next()).map(libm::exp)).collect()
@@ -70,9 +70,9 @@ struct Batch {
 /// sequences of `grid`. Neither starts, nor times at [`CONTEXTS`], decrease with the number of sequences.
 pub(super) fn lines(points: &[MeasuredTime], window: f64, grid: &[u32]) -> GridLines {
     // With a window of 128 keys, the time is constant from context 128 on.
-    let least = if window > 0.0 { LEAST_CONTEXT.min(window / 8.0) } else { LEAST_CONTEXT };
+    let shortest_context = if window > 0.0 { LEAST_CONTEXT.min(window / 8.0) } else { LEAST_CONTEXT };
     let batch = |(column, size): (usize, &u32)| {
-        let counted = points.iter().filter(|p| p.size == *size && f64::from(p.context) >= least);
+        let counted = points.iter().filter(|p| p.size == *size && f64::from(p.context) >= shortest_context);
         let sequences = f64::from(*size);
         let points = counted.map(|p| (sequences * within(f64::from(p.context), window), p.seconds));
         let points: Vec<_> = points.collect();
@@ -84,8 +84,8 @@ pub(super) fn lines(points: &[MeasuredTime], window: f64, grid: &[u32]) -> GridL
     let mut before = [0.0; 2];
     for (batch, start) in batches.iter().zip(starts) {
         let tokens = CONTEXTS.map(|context| batch.sequences * within(context, window));
-        let least = tokens.iter().zip(before).map(|(tokens, before)| (before - start) / tokens);
-        let slope = least.fold(slope(&batch.points, start), f64::max);
+        let slopes_from_start = tokens.iter().zip(before).map(|(tokens, before)| (before - start) / tokens);
+        let slope = slopes_from_start.fold(slope(&batch.points, start), f64::max);
         before = tokens.map(|tokens| start + slope * tokens);
         let error = |(tokens, seconds): &(f64, f64)| ((start + slope * tokens) / seconds - 1.0).abs();
         lines.errors.extend(batch.points.iter().map(error));
@@ -168,12 +168,12 @@ mod tests {
         times.extend([128, 512, 2048].map(|c| time(4, c, 12e-6, 4e-9)));
         // Contexts below the shortest are excluded from the fit.
         times.push((1, 64, 1.0));
-        let found = lines(&points(&times), 0.0, &[1, 4, 16]);
+        let fitted = lines(&points(&times), 0.0, &[1, 4, 16]);
         let by_hand = [10e-6, 5e-9, 12e-6, 4e-9];
-        for (found, by_hand) in found.columns.iter().flatten().zip(by_hand) {
-            assert!((found / by_hand - 1.0).abs() < 1e-6, "{found} {by_hand}");
+        for (fitted, by_hand) in fitted.columns.iter().flatten().zip(by_hand) {
+            assert!((fitted / by_hand - 1.0).abs() < 1e-6, "{fitted} {by_hand}");
         }
-        assert_eq!(found.columns[4..], [None, None]);
+        assert_eq!(fitted.columns[4..], [None, None]);
     }
 
     /// Four sequences that are as fast as one at any context: the slope per token of all sequences is raised so that
@@ -182,8 +182,8 @@ mod tests {
     fn more_sequences_are_not_faster() {
         let mut times: Vec<_> = [128, 512, 2048].map(|c| (1, c, 10e-6 + 5e-9 * f64::from(c))).to_vec();
         times.extend([128, 512, 2048].map(|c| (4, c, 8e-6 + 1e-9 * f64::from(c))));
-        let found = lines(&points(&times), 0.0, &[1, 4]);
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| found.columns[i].unwrap());
+        let fitted = lines(&points(&times), 0.0, &[1, 4]);
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| fitted.columns[i].unwrap());
         assert!(c >= a, "{a} {c}");
         for context in CONTEXTS {
             assert!(c + d * 4.0 * context >= (a + b * context) * (1.0 - 1e-12));

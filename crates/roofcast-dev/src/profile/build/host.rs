@@ -43,8 +43,8 @@ pub(super) fn host_bound(families: &[Family<'_>], limit: &Limit) -> Vec<bool> {
 
 /// Median time of small shapes at each of [`ROWS`]; empty if there are no small shapes.
 fn medians(family: &Family<'_>, limit: &Limit) -> Vec<f64> {
-    let most = f64::from(ROWS[ROWS.len() - 1]);
-    let small = family.iter().filter(|(shape, _)| limit.seconds(shape, most, 0.0) < LITTLE);
+    let largest_rows = f64::from(ROWS[ROWS.len() - 1]);
+    let small = family.iter().filter(|(shape, _)| limit.seconds(shape, largest_rows, 0.0) < LITTLE);
     let times = |points: &&[MeasuredTime]| {
         let at = |rows: u32| points.iter().find(|p| p.size == rows).map(|p| p.seconds);
         ROWS.iter().map(|rows| at(*rows)).collect::<Option<Vec<f64>>>()

@@ -51,7 +51,8 @@ impl Limit {
             }
         };
         let link = chip.link.as_ref().map(|link| link.bytes_per_s.0);
-        let (bandwidth, peak) = (chip.bandwidth_bytes_per_s.0, chip.peak(dtype).ok()?.0);
+        let bandwidth = chip.bandwidth_bytes_per_s.0;
+        let peak = chip.peak(dtype).ok()?.0;
         let matrices = if place.kernel.ends_with("nongated") { 2.0 } else { 3.0 };
         Some(Limit { table, bandwidth, link, peak, bytes: bits / 8.0, matrices })
     }

@@ -15,16 +15,16 @@ pub(super) struct Weights {
 
 /// Weight format of a table's `gemm_dtype` or `moe_dtype`; `None` if unknown. Weight-only formats compute in bf16.
 pub(super) fn weights(dtype: &str) -> Option<Weights> {
-    let of = |name, dtype, format: Format| Some(Weights { name, dtype, bits: format.width.as_f64() });
+    let weights_of = |name, dtype, format: Format| Some(Weights { name, dtype, bits: format.width.as_f64() });
     match dtype {
-        "bfloat16" => of("bf16", Dtype::Bf16, Format::BF16),
-        "fp8" => of("fp8", Dtype::Fp8, Format::FP8),
-        "fp8_block" => of("fp8-block", Dtype::Fp8, Format::FP8_BLOCK),
-        "nvfp4" => of("nvfp4", Dtype::Fp4, Format::NVFP4),
-        "w4a16_mxfp4" => of("mxfp4", Dtype::Bf16, Format::MXFP4),
-        "w4a8_mxfp4_mxfp8" => of("mxfp4-mxfp8", Dtype::Fp8, Format::MXFP4),
+        "bfloat16" => weights_of("bf16", Dtype::Bf16, Format::BF16),
+        "fp8" => weights_of("fp8", Dtype::Fp8, Format::FP8),
+        "fp8_block" => weights_of("fp8-block", Dtype::Fp8, Format::FP8_BLOCK),
+        "nvfp4" => weights_of("nvfp4", Dtype::Fp4, Format::NVFP4),
+        "w4a16_mxfp4" => weights_of("mxfp4", Dtype::Bf16, Format::MXFP4),
+        "w4a8_mxfp4_mxfp8" => weights_of("mxfp4-mxfp8", Dtype::Fp8, Format::MXFP4),
         "int8_wo" => Some(Weights { name: "int8", dtype: Dtype::Bf16, bits: 8.0 }),
-        "int4_wo" => of("gptq-int4", Dtype::Bf16, Format::GPTQ_INT4),
+        "int4_wo" => weights_of("gptq-int4", Dtype::Bf16, Format::GPTQ_INT4),
         "sq" => Some(Weights { name: "w8a8-int8", dtype: Dtype::Int8, bits: 8.0 }),
         _ => None,
     }

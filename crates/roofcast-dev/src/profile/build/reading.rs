@@ -252,8 +252,8 @@ impl TableSource<'_> {
             };
             let sizes = shapes.entry((run.format, *run.shape)).or_default();
             for point in medians(run.rows.iter().map(|r| r.point)) {
-                let least = &mut sizes.entry(point.size).or_insert([f64::INFINITY; 3])[part];
-                *least = least.min(point.seconds);
+                let fastest = &mut sizes.entry(point.size).or_insert([f64::INFINITY; 3])[part];
+                *fastest = fastest.min(point.seconds);
             }
         }
         let group = |phase: &str, shape: [u32; AXES], sizes: Parts| {

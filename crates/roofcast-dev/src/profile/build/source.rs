@@ -78,7 +78,8 @@ impl<'a> TableSource<'a> {
         let file = parts.next().ok_or_else(broken)?;
         let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
         let name = stem.strip_suffix(SUFFIX).unwrap_or(stem);
-        let (version, engine) = (parts.next().ok_or_else(broken)?, parts.next().ok_or_else(broken)?);
+        let version = parts.next().ok_or_else(broken)?;
+        let engine = parts.next().ok_or_else(broken)?;
         // The system's folder contains the folder of the engine, or the folder of a family that contains it.
         let above: Vec<&str> = parts.take(2).collect();
         let system = above.last().ok_or_else(broken)?;

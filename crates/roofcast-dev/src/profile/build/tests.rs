@@ -109,8 +109,8 @@ fn times_with_the_host_in_them_are_left_out() {
     let bound =
         ["h100-sxm vllm 0.24.0 fp8-block", "h100-sxm vllm 0.27.1 fp8-block", "l40s vllm 0.24.0 fp8-block"];
     assert_eq!(built.report.host_bound, bound);
-    let kept: Vec<_> = built.report.sections.iter().map(|s| (&*s.engine, &*s.version)).collect();
-    assert_eq!(kept, [("sglang", "0.5.14"), ("tensorrt-llm", "1.3.0rc20"), ("vllm", "0.25.0")]);
+    let sections: Vec<_> = built.report.sections.iter().map(|s| (&*s.engine, &*s.version)).collect();
+    assert_eq!(sections, [("sglang", "0.5.14"), ("tensorrt-llm", "1.3.0rc20"), ("vllm", "0.25.0")]);
     assert!(near(at(&built, 2, 64.0), 8.0));
 }
 
@@ -173,7 +173,8 @@ fn experts_have_the_distribution_of_traffic() {
     let column = |of: fn(&Row) -> f64| rows.iter().map(of).collect::<Vec<f64>>();
     let same = |value: f64| vec![value; rows.len()];
     let distributions: Vec<&str> = rows.iter().map(|row| row.1.2).collect();
-    let (dtypes, kernels) = (vec!["bfloat16"; rows.len()], vec!["sglang_fused_moe_triton"; rows.len()]);
+    let dtypes = vec!["bfloat16"; rows.len()];
+    let kernels = vec!["sglang_fused_moe_triton"; rows.len()];
     let words: [(&str, &[&str]); 3] =
         [("kernel_source", &kernels), ("moe_dtype", &dtypes), ("distribution", &distributions)];
     let numbers = [
@@ -318,7 +319,8 @@ fn the_embedded_file_keeps_to_the_limits_of_its_chips() {
     let catalog = Catalog::embedded().unwrap();
     let profiles = Profiles::embedded().unwrap();
     assert!(profiles.sections.len() > 500);
-    let (mut shares, mut slow) = (0, 0);
+    let mut shares = 0;
+    let mut slow = 0;
     for section in &profiles.sections {
         let chip = catalog.accelerator(&section.chip).unwrap();
         let place = SectionKey {

@@ -76,29 +76,30 @@ impl Neighbours {
     /// predicted.
     pub(super) fn kept(&self, tolerance: f64) -> Kept {
         let count = self.shares.len();
-        let mut kept = Kept { shapes: vec![true; count], errors: Vec::new() };
+        let mut thinned = Kept { shapes: vec![true; count], errors: Vec::new() };
         if tolerance <= 0.0 {
-            return kept;
+            return thinned;
         }
         let first = |of: usize| Some((self.error(of, *self.nearest[of].first()?)?, of));
         let mut order: Vec<(f64, usize)> = (0..count).filter_map(first).collect();
         order.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut stands = vec![false; count];
         for (_, of) in order {
-            let nearest = self.nearest[of].iter().copied().find(|other| kept.shapes[*other]);
+            let nearest = self.nearest[of].iter().copied().find(|other| thinned.shapes[*other]);
             let Some(nearest) = nearest.filter(|_| !stands[of]) else { continue };
             if let Some(error) = self.error(of, nearest).filter(|error| *error <= tolerance) {
-                kept.shapes[of] = false;
+                thinned.shapes[of] = false;
                 stands[nearest] = true;
-                kept.errors.push(error);
+                thinned.errors.push(error);
             }
         }
-        kept
+        thinned
     }
 
     /// Root mean square error of predicting shape `of` by shape `by`; `None` if `by` lacks one of its sizes.
     fn error(&self, of: usize, by: usize) -> Option<f64> {
-        let (mut sum, mut count) = (0.0, 0.0);
+        let mut sum = 0.0;
+        let mut count = 0.0;
         for (own, other) in self.shares[of].iter().zip(&self.shares[by]) {
             let Some(own) = own else { continue };
             sum += ((*other)? - own).powi(2);
@@ -129,7 +130,8 @@ fn shares(table: KernelTable, shape: &[u32], columns: &[Option<f64>], limit: &Li
     let window = f64::from(shape.get(3).copied().unwrap_or(0));
     let at = |(size, line): (f64, &[Option<f64>])| {
         CONTEXTS.map(|context| {
-            let (start, slope) = (line[0]?, line[1]?);
+            let start = line[0]?;
+            let slope = line[1]?;
             Some(share(start + slope * size * within(context, window), size, context))
         })
     };
@@ -164,9 +166,9 @@ mod tests {
         let neighbours = Neighbours { shares, nearest: vec![vec![1, 2], vec![0, 2], vec![1, 0]] };
         assert_eq!(neighbours.kept(0.0).shapes, [true; 3]);
         assert_eq!(neighbours.kept(0.01).shapes, [true; 3]);
-        let kept = neighbours.kept(0.03);
-        assert_eq!(kept.shapes, [false, true, true]);
-        assert!((kept.errors[0] - 0.02).abs() < 1e-12);
+        let thinned = neighbours.kept(0.03);
+        assert_eq!(thinned.shapes, [false, true, true]);
+        assert!((thinned.errors[0] - 0.02).abs() < 1e-12);
     }
 
     /// A shape that was measured at a size at which its neighbour was not is kept.

@@ -35,25 +35,26 @@ fn throughput(batch: u64, context: f64) -> f64 {
 /// The largest batch up to `most` whose step takes at most `times` the step of batch 1, and the factor by which a token
 /// is less expensive with that batch. Found by bisection, because step times grow with the batch.
 pub(super) fn cheaper(most: u64, times: f64, step: impl Fn(u64) -> f64) -> (u64, f64) {
-    let (mut least, mut above) = (1, most.max(1) + 1);
-    while above - least > 1 {
-        let middle = least + (above - least) / 2;
-        if step(middle) <= times * step(1) { least = middle } else { above = middle }
+    let mut below = 1;
+    let mut above = most.max(1) + 1;
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if step(middle) <= times * step(1) { below = middle } else { above = middle }
     }
-    (least, least as f64 * step(1) / step(least))
+    (below, below as f64 * step(1) / step(below))
 }
 
 pub(super) fn claims(catalog: &Catalog) -> Result<Vec<Claim>> {
     let d = serving(catalog, "int8", 16)?;
     let ours = held(&d, 8192, 1).max_batch;
-    let most = max_batch(8192.0);
+    let largest_batch = max_batch(8192.0);
     let mut all = vec![
         Claim::new(PROGRAM, "max_bs", "printed by it", "batch")
-            .recomputed(most as f64)
+            .recomputed(largest_batch as f64)
             .roofcast(ours as f64)
             .is(Exact, "ours with the exact parameters"),
     ];
-    for batch in [1, 8, 32, 64, 120, most] {
+    for batch in [1, 8, 32, 64, 120, largest_batch] {
         let step = decode(&d, batch, 8192).limit;
         all.push(
             Claim::new(PROGRAM, format!("latency at batch {batch}"), "plotted", "ms")
@@ -94,13 +95,18 @@ fn conclusions(d: &Deployment) -> Vec<Claim> {
             .recomputed(max_batch(32_768.0) as f64)
             .roofcast(held(d, 32_768, 1).max_batch as f64),
     );
-    let most = max_batch(8192.0);
-    let step = decode(d, most, 8192);
-    let kv = most as f64 * 8192.0 * kv_bytes(1.0) / (CHIPS * BANDWIDTH);
+    let largest_batch = max_batch(8192.0);
+    let step = decode(d, largest_batch, 8192);
+    let kv = largest_batch as f64 * 8192.0 * kv_bytes(1.0) / (CHIPS * BANDWIDTH);
     all.push(
-        Claim::new(s, format!("share of KV in the step at batch {most}, 8192 tokens"), "dominates", "share")
-            .recomputed(kv / latency(most, 8192.0))
-            .roofcast(step.terms.kv.seconds() / step.limit.seconds()),
+        Claim::new(
+            s,
+            format!("share of KV in the step at batch {largest_batch}, 8192 tokens"),
+            "dominates",
+            "share",
+        )
+        .recomputed(kv / latency(largest_batch, 8192.0))
+        .roofcast(step.terms.kv.seconds() / step.limit.seconds()),
     );
     all
 }

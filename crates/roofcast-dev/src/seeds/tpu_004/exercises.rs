@@ -34,7 +34,8 @@ fn open(section: &'static str, words: &str, unit: &'static str, theirs: f64, our
 
 fn first(catalog: &Catalog) -> Result<Vec<Claim>> {
     let at = |weights| Setup::new(BIG, V5E, weights, "int8").resolve(catalog).map(|d| decode(&d, 1, 1));
-    let (bf16, int8) = (at("bf16")?, at("int8")?);
+    let bf16 = at("bf16")?;
+    let int8 = at("int8")?;
     let flops: f64 = bf16.operators.iter().map(|o| o.flops.as_f64()).sum();
     let why = "ours: the exact parameters, without the input embedding; per chip, over N for N chips";
     Ok(vec![
@@ -66,9 +67,11 @@ fn first(catalog: &Catalog) -> Result<Vec<Claim>> {
 
 fn second(catalog: &Catalog) -> Result<Vec<Claim>> {
     let mut d = Setup::new(SMALL, V5E, "int8", "int8").resolve(catalog)?;
-    let (batch, context) = (240, 8192);
-    let held = held(&d, context, batch);
-    let (hidden, ffn) = (d.model.hidden as f64, super::ffn_width(&d.model) as f64);
+    let batch = 240;
+    let context = 8192;
+    let memory = held(&d, context, batch);
+    let hidden = d.model.hidden as f64;
+    let ffn = super::ffn_width(&d.model) as f64;
     // Bytes of KV cache: 2 · L · K · H = 2 · 32 · 8 · 128 values of one byte per token, 8192 tokens, 240 sequences.
     let kv = 2.0 * 32.0 * 8.0 * 128.0 * 8192.0 * 240.0;
     let total = kv + SMALL_PARAMETERS;
@@ -76,9 +79,9 @@ fn second(catalog: &Catalog) -> Result<Vec<Claim>> {
     d.engine.max_num_seqs = batch;
     let activations = roofcast_cost::memory::activation_peak(&d).as_f64();
     Ok(vec![
-        open(Q2, "parameters", "GB", SMALL_PARAMETERS / 1e9, held.weight_bytes.as_f64() / 1e9)
+        open(Q2, "parameters", "GB", SMALL_PARAMETERS / 1e9, memory.weight_bytes.as_f64() / 1e9)
             .is(Open, "ours keeps embedding and lm_head at 16 bits"),
-        open(Q2, "KV cache", "GB", kv / 1e9, held.kv_bytes_per_sequence.as_f64() * 240.0 / 1e9),
+        open(Q2, "KV cache", "GB", kv / 1e9, memory.kv_bytes_per_sequence.as_f64() * 240.0 / 1e9),
         open(
             Q2,
             "activations, B·(2·D + 3·F) in bf16",
@@ -87,13 +90,13 @@ fn second(catalog: &Catalog) -> Result<Vec<Claim>> {
             activations / 1e9,
         )
         .is(Open, "ours: sampling 240 rows of 128,256 logits takes more than a layer does"),
-        open(Q2, "fewest chips", "chips", chips_for(total), number(held.min_accelerators)),
+        open(Q2, "fewest chips", "chips", chips_for(total), number(memory.min_accelerators)),
         open(
             Q2,
             "topology",
             "chips",
             chips_for(total).log2().ceil().exp2(),
-            number(held.smallest_topology.map(|t| t.count)),
+            number(memory.smallest_topology.map(|t| t.count)),
         ),
     ])
 }
@@ -108,17 +111,19 @@ fn step(chips: f64, batch: u64, kv: f64) -> f64 {
 
 /// The largest batch whose step takes at most 15 ms, found by bisection.
 fn within(most: u64, step: impl Fn(u64) -> f64) -> f64 {
-    let (mut least, mut above) = (0, most + 1);
-    while above - least > 1 {
-        let middle = least + (above - least) / 2;
-        if step(middle) <= 15e-3 { least = middle } else { above = middle }
+    let mut below = 0;
+    let mut above = most + 1;
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        if step(middle) <= 15e-3 { below = middle } else { above = middle }
     }
-    least as f64
+    below as f64
 }
 
 fn third(catalog: &Catalog) -> Result<Vec<Claim>> {
     let on = |chips: u64| Setup::new(BIG, V5E, "int8", "int8").tp(chips).resolve(catalog);
-    let (half, full) = (on(32)?, on(64)?);
+    let half = on(32)?;
+    let full = on(64)?;
     let weights = |d: &Deployment| decode(d, 1, 1).terms.weights.ms();
     let floor = |chips: f64| BIG_PARAMETERS / (chips * BANDWIDTH) * 1e3;
     let fewest = held(&half, 1, 1);

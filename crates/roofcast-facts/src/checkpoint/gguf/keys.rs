@@ -59,7 +59,8 @@ fn state_spaces(
     header: &Header,
     count: impl Fn(&str) -> Option<u64>,
 ) {
-    let (inner, rank) = (count("ssm.inner_size"), count("ssm.time_step_rank"));
+    let inner = count("ssm.inner_size");
+    let rank = count("ssm.time_step_rank");
     let expand = inner.zip(count("embedding_length")).map(|(inner, hidden)| inner / hidden.max(1));
     let mut set = |key: &str, value: Option<u64>| {
         if let Some(value) = value {
@@ -226,7 +227,7 @@ mod tests {
     /// 129,135,360 parameters. Mamba-2 of the same width has 24 heads of 64 and states of 128: 128,989,632.
     #[test]
     fn state_spaces_are_read() {
-        let of = |architecture: &str, more: &[(&str, u64)]| {
+        let header_of = |architecture: &str, more: &[(&str, u64)]| {
             let mut metadata = vec![("general.architecture".to_owned(), json!(architecture))];
             let common = [
                 ("block_count", 24),
@@ -243,8 +244,8 @@ mod tests {
             let rows = if architecture == "mamba" { 50_280 } else { 50_288 };
             parameters(&metadata, &[("token_embd.weight", &[rows, 768])])
         };
-        assert_eq!(of("mamba", &[("ssm.state_size", 16), ("ssm.time_step_rank", 48)]), 129_135_360);
+        assert_eq!(header_of("mamba", &[("ssm.state_size", 16), ("ssm.time_step_rank", 48)]), 129_135_360);
         let second = [("ssm.state_size", 128), ("ssm.time_step_rank", 24), ("ssm.group_count", 1)];
-        assert_eq!(of("mamba2", &second), 128_989_632);
+        assert_eq!(header_of("mamba2", &second), 128_989_632);
     }
 }

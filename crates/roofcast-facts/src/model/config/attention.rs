@@ -135,9 +135,9 @@ impl Reader<'_> {
     fn listed_heads(&self, index: u64) -> Result<Option<u64>> {
         let keys = self.keys;
         let Some(list) = keys.list("num_attention_heads_per_layer", self.layers)? else { return Ok(None) };
-        let found = &list[index as usize];
-        let heads = found.as_u64().filter(|h| (1..=1 << 24).contains(h));
-        let bad = || keys.bad("num_attention_heads_per_layer", brief(found), "1 to 16777216");
+        let listed = &list[index as usize];
+        let heads = listed.as_u64().filter(|h| (1..=1 << 24).contains(h));
+        let bad = || keys.bad("num_attention_heads_per_layer", brief(listed), "1 to 16777216");
         heads.map(Some).ok_or_else(bad)
     }
 
@@ -192,7 +192,8 @@ impl Reader<'_> {
 
     /// True for biases on q, k and v, and true for a bias on the output projection.
     pub(super) fn attention_biases(&self) -> Result<(bool, bool)> {
-        let (keys, habits) = (self.keys, self.habits);
+        let keys = self.keys;
+        let habits = self.habits;
         let both = |key: &str, default: bool| keys.flag(key, default).map(|b| (b, b));
         match self.model_type {
             // In these types `attention_bias` covers all four projections.

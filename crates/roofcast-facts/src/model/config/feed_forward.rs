@@ -90,9 +90,9 @@ impl Reader<'_> {
     fn listed_width(&self, index: u64) -> Result<Option<u64>> {
         let keys = self.keys;
         let Some(widths) = keys.list("intermediate_size", self.layers)? else { return Ok(None) };
-        let found = &widths[index as usize];
-        let width = found.as_u64().filter(|w| (1..=1 << 24).contains(w));
-        width.map(Some).ok_or_else(|| keys.bad("intermediate_size", brief(found), "1 to 16777216"))
+        let listed = &widths[index as usize];
+        let width = listed.as_u64().filter(|w| (1..=1 << 24).contains(w));
+        width.map(Some).ok_or_else(|| keys.bad("intermediate_size", brief(listed), "1 to 16777216"))
     }
 
     /// MLP width of LFM2: two thirds of `width`, times a factor, rounded up.

@@ -25,7 +25,8 @@ fn without_bare_floats(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut clean = String::with_capacity(text.len());
-    let (mut rest, mut quoted) = (text, false);
+    let mut rest = text;
+    let mut quoted = false;
     while let Some(c) = rest.chars().next() {
         let word = ["NaN", "-Infinity", "Infinity"].iter().find(|w| !quoted && rest.starts_with(**w));
         let taken = match (word, c) {

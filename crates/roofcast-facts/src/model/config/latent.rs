@@ -77,7 +77,8 @@ impl Reader<'_> {
     pub(super) fn compressed(&mut self, index: u64) -> Result<Mixer> {
         let keys = self.keys;
         let ratio = ratio(&keys, index, self.layers)?;
-        let (heads, head_dim) = (keys.required(&["num_attention_heads"])?, keys.required(&["head_dim"])?);
+        let heads = keys.required(&["num_attention_heads"])?;
+        let head_dim = keys.required(&["head_dim"])?;
         let o_groups = keys.required(&["o_groups"])?;
         if !heads.is_multiple_of(o_groups) {
             return Err(keys.bad("o_groups", o_groups, format!("a divisor of {heads} query heads")));
@@ -102,10 +103,10 @@ fn ratio(keys: &Keys, index: u64, layers: u64) -> Result<Option<u64>> {
     let Some(ratios) = keys.list("compress_ratios", layers)? else {
         return Err(keys.bad("compress_ratios", "not a list", format!("{layers} ratios, one a layer")));
     };
-    let found = &ratios[index as usize];
-    match found.as_u64() {
+    let listed = &ratios[index as usize];
+    match listed.as_u64() {
         Some(0) => Ok(None),
         Some(ratio) if ratio <= 1 << 16 => Ok(Some(ratio)),
-        _ => Err(keys.bad("compress_ratios", brief(found), "0 to 65536")),
+        _ => Err(keys.bad("compress_ratios", brief(listed), "0 to 65536")),
     }
 }

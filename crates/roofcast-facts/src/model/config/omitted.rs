@@ -96,9 +96,9 @@ const OF_ONE_CLASS: (&str, &str) = ("short_conv_kernel_size", "BailingMoeV2_5For
 
 /// Fills in the keys that `config` omits, and returns their names.
 pub(super) fn fill(config: &mut Value) -> Vec<String> {
-    let of = |map: &Map<String, Value>| map.get("model_type").and_then(Value::as_str).map(str::to_owned);
+    let type_of = |map: &Map<String, Value>| map.get("model_type").and_then(Value::as_str).map(str::to_owned);
     let Some(outer) = config.as_object().cloned() else { return Vec::new() };
-    let whole = of(&outer).and_then(|name| architecture(&name));
+    let whole = type_of(&outer).and_then(|name| architecture(&name));
     let text = whole.as_ref().and_then(Architecture::text).map(str::to_owned);
     let Some(part) = text_part(config) else {
         let Some(map) = config.as_object_mut() else { return Vec::new() };
@@ -107,7 +107,7 @@ pub(super) fn fill(config: &mut Value) -> Vec<String> {
         return row.map_or_else(Vec::new, |row| fill_part(map, &Map::new(), &row, false));
     };
     tie(part, &outer, whole.as_ref());
-    let row = of(part).or(text).and_then(|name| architecture(&name));
+    let row = type_of(part).or(text).and_then(|name| architecture(&name));
     // Of a composite that transformers lacks, the outer keys hold for the text part, too.
     let beside = if whole.is_some() { Map::new() } else { outer };
     row.map_or_else(Vec::new, |row| fill_part(part, &beside, &row, true))
@@ -143,9 +143,9 @@ fn fill_part(
     for (key, value) in row.defaults() {
         let synonyms = SYNONYMS.iter().filter(|group| group.contains(&key)).flat_map(|group| group.iter());
         let aliases = row.aliases().filter(|(_, of)| *of == key).map(|(alias, _)| alias);
-        let told =
+        let is_given =
             has(key) || synonyms.copied().chain(aliases).any(has) || key == OF_ONE_CLASS.0 && is_other_class;
-        if !told && (all || !DIMENSIONS.contains(&key)) {
+        if !is_given && (all || !DIMENSIONS.contains(&key)) {
             insert(key, value.clone());
         }
     }
@@ -251,10 +251,10 @@ mod tests {
             "model_type": "nobody_knows", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
             "intermediate_size": 128, "vocab_size": 100, "num_experts_per_tok": 4,
         });
-        let told = parse("m", "config.json", &dense.to_string()).unwrap_err().to_string();
+        let message = parse("m", "config.json", &dense.to_string()).unwrap_err().to_string();
         assert!(
-            told.contains("config.json: `n_routed_experts` is missing") && told.contains("accepted"),
-            "{told}"
+            message.contains("config.json: `n_routed_experts` is missing") && message.contains("accepted"),
+            "{message}"
         );
     }
 

@@ -84,7 +84,8 @@ impl Reader<'_> {
                 format!("as many tables, emb_split_num for each n from 2, as divide {}", self.hidden);
             return Err(keys.bad("emb_neighbor_num", neighbors, accepted));
         }
-        let (rows, width) = (ratio * keys.required(&["vocab_size"])? + tables, self.hidden / tables);
+        let rows = ratio * keys.required(&["vocab_size"])? + tables;
+        let width = self.hidden / tables;
         let table =
             Tensor::linear("ngram_embeddings.embedders", OperatorKind::Embedding, rows, width, Split::Even);
         let projection = Tensor::linear(
@@ -176,7 +177,8 @@ impl Reader<'_> {
             extras.push(Tensor::vector("hc.base", OperatorKind::Norms, 2 * (rows + scales), whole));
         }
         if let Some(width) = self.per_layer_width()? {
-            let (gate, up) = ("per_layer_input_gate", "per_layer_projection");
+            let gate = "per_layer_input_gate";
+            let up = "per_layer_projection";
             extras.push(Tensor::linear(gate, OperatorKind::PerLayerInput, width, self.hidden, whole));
             extras.push(Tensor::linear(up, OperatorKind::PerLayerInput, self.hidden, width, whole));
             extras.push(Tensor::vector("post_per_layer_input_norm", OperatorKind::Norms, self.hidden, whole));

@@ -69,11 +69,11 @@ impl Reader<'_> {
             return Ok(None);
         }
         let Some(list) = keys.list("layers_block_type", self.layers)? else { return Ok(None) };
-        let found = &list[index as usize];
+        let listed = &list[index as usize];
         let known = ["mamba", "attention", "mlp", "moe"];
-        match known.into_iter().find(|k| found.as_str() == Some(k)) {
+        match known.into_iter().find(|k| listed.as_str() == Some(k)) {
             Some(kind) => Ok(Some(kind)),
-            None => Err(keys.bad("layers_block_type", brief(found), known.join(", "))),
+            None => Err(keys.bad("layers_block_type", brief(listed), known.join(", "))),
         }
     }
 
@@ -91,7 +91,8 @@ impl Reader<'_> {
                 .object(name)
                 .ok_or_else(|| keys.bad(&format!("block_configs[{index}].{name}"), "missing", "an object"))
         };
-        let (attention, ffn) = (part("attention")?, part("ffn")?);
+        let attention = part("attention")?;
+        let ffn = part("ffn")?;
         let mut layer =
             Layer { mixer: Mixer::None, ffn: Ffn::None, norms: 0, parallel: false, extra: Vec::new() };
         if !attention.flag("no_op", false)? {

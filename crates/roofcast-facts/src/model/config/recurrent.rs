@@ -107,8 +107,8 @@ impl Reader<'_> {
 
     fn gated_delta(&mut self) -> Result<Mixer> {
         let keys = self.keys;
-        let (key_heads, value_heads) =
-            (keys.required(&["linear_num_key_heads"])?, keys.required(&["linear_num_value_heads"])?);
+        let key_heads = keys.required(&["linear_num_key_heads"])?;
+        let value_heads = keys.required(&["linear_num_value_heads"])?;
         if !value_heads.is_multiple_of(key_heads) {
             let accepted = format!("a multiple of {key_heads} key heads");
             return Err(keys.bad("linear_num_value_heads", value_heads, accepted));

@@ -182,8 +182,8 @@ pub(super) fn why(model_type: &str) -> Option<&'static str> {
 pub(super) fn known(keys: &Keys) -> Result<()> {
     for name in keys.types() {
         if let Some(why) = why(name) {
-            let found = format!("{name:?}, which is not modelled: {why}");
-            return Err(keys.bad("model_type", found, "an architecture that is"));
+            let reason = format!("{name:?}, which is not modelled: {why}");
+            return Err(keys.bad("model_type", reason, "an architecture that is"));
         }
     }
     let read = |key: &str| {
@@ -211,11 +211,11 @@ pub(super) fn unread(keys: &Keys, model_type: &str, reads: &Reads) -> Result<()>
         return Ok(());
     }
     let named = left.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
-    let found =
+    let reason =
         format!("{model_type:?}, which is not known, with keys that say more than a Llama's: {named}");
     Err(keys.bad(
         "model_type",
-        found,
+        reason,
         "a known type, or a config without those keys, which is then read as a Llama's",
     ))
 }
@@ -249,9 +249,9 @@ mod tests {
             ("mixer_types", json!(["lightning", "sparse"])),
             ("swa_head_dim", json!(64)),
         ] {
-            let told = refused(json!({"model_type": "nobody_knows", key: value})).unwrap();
+            let message = refused(json!({"model_type": "nobody_knows", key: value})).unwrap();
             for part in ["config.json: `model_type` is \"nobody_knows\"", &format!("`{key}`"), "accepted: "] {
-                assert!(told.contains(part), "{part} is not in {told}");
+                assert!(message.contains(part), "{part} is not in {message}");
             }
             // In a known type these keys have a defined meaning.
             assert_eq!(refused(json!({key: value})), None, "{key}");
@@ -275,11 +275,12 @@ mod tests {
             ("modernbert", "encoders"),
             ("t5", "encoder-decoder"),
         ] {
-            let told = refused(json!({"model_type": name})).unwrap();
-            assert!(told.contains("`model_type`") && told.contains(why), "{told}");
+            let message = refused(json!({"model_type": name})).unwrap();
+            assert!(message.contains("`model_type`") && message.contains(why), "{message}");
         }
-        let told = refused(json!({"model_type": "hunyuan", "use_cla": true, "cla_share_factor": 2})).unwrap();
-        assert!(told.contains("`use_cla` is present"), "{told}");
+        let message =
+            refused(json!({"model_type": "hunyuan", "use_cla": true, "cla_share_factor": 2})).unwrap();
+        assert!(message.contains("`use_cla` is present"), "{message}");
         assert_eq!(refused(json!({"use_cla": false})), None);
     }
 }

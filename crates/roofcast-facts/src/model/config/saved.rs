@@ -115,10 +115,10 @@ fn block_index(part: &mut Map<String, Value>) {
     if part.contains_key("sparse_attention_config") || !sparse.contains(&1.into()) {
         return;
     }
-    let of = |key: &str| part.get(key).cloned().unwrap_or_default();
+    let saved_value = |key: &str| part.get(key).cloned().unwrap_or_default();
     let index = json!({
-        "sparse_num_index_heads": of("index_n_heads"), "sparse_index_dim": of("index_head_dim"),
-        "sparse_topk_blocks": of("index_topk_blocks"), "sparse_block_size": of("index_block_size"),
+        "sparse_num_index_heads": saved_value("index_n_heads"), "sparse_index_dim": saved_value("index_head_dim"),
+        "sparse_topk_blocks": saved_value("index_topk_blocks"), "sparse_block_size": saved_value("index_block_size"),
         "sparse_attention_freq": sparse,
     });
     part.insert("sparse_attention_config".to_owned(), index);
@@ -129,16 +129,16 @@ fn delta_attention(part: &mut Map<String, Value>) {
     if part.contains_key("linear_attn_config") || !part.contains_key("linear_num_heads") {
         return;
     }
-    let of = |key: &str| part.get(key).cloned().unwrap_or_default();
+    let saved_value = |key: &str| part.get(key).cloned().unwrap_or_default();
     if part.contains_key("layer_group_size") {
-        let width = of("linear_head_dim");
+        let width = saved_value("linear_head_dim");
         part.insert("head_dim".to_owned(), width);
         part.entry("no_kda_lora").or_insert(true.into());
         return;
     }
     let linear = json!({
-        "num_heads": of("linear_num_heads"), "head_dim": of("linear_head_dim"),
-        "short_conv_kernel_size": of("linear_conv_kernel_dim"),
+        "num_heads": saved_value("linear_num_heads"), "head_dim": saved_value("linear_head_dim"),
+        "short_conv_kernel_size": saved_value("linear_conv_kernel_dim"),
     });
     part.insert("linear_attn_config".to_owned(), linear);
 }

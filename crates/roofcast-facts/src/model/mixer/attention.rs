@@ -118,9 +118,11 @@ impl Attention {
     /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
         let kv = Split::KvHeads(self.kv_heads);
-        let (wide, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
+        let wide = self.heads * self.head_dim;
+        let k = self.kv_heads * self.head_dim;
         let q = if self.gate == Gate::Elements { wide + self.heads * self.v_head_dim } else { wide };
-        let (v, o) = (self.kv_heads * self.v_head_dim, self.heads * self.v_head_dim);
+        let v = self.kv_heads * self.v_head_dim;
+        let o = self.heads * self.v_head_dim;
         let mut tensors = match self.q_rank {
             None => vec![Tensor::linear("self_attn.q_proj", OperatorKind::QkvProj, q, hidden, Split::Even)],
             Some(rank) => vec![
@@ -184,7 +186,8 @@ impl Attention {
 pub(crate) fn chunked_pairs(new: u64, context: u64, chunk: u64) -> u128 {
     let chunk = u128::from(chunk.max(1));
     let up_to = |c: u64| {
-        let (q, r) = (u128::from(c) / chunk, u128::from(c) % chunk);
+        let q = u128::from(c) / chunk;
+        let r = u128::from(c) % chunk;
         q * (chunk * (chunk + 1) / 2) + r * (r + 1) / 2
     };
     up_to(context) - up_to(context - new.min(context))
@@ -201,7 +204,8 @@ pub fn causal_pairs(new: u64, context: u64, window: Option<u64>) -> u128 {
         // 64 bits suffice for n · c, which fits for most contexts and is faster than 128 bits.
         return u128::from(n * (context - n) + n * (n + 1) / 2);
     }
-    let (n, c) = (u128::from(n), u128::from(context));
+    let n = u128::from(n);
+    let c = u128::from(context);
     let full = n * (c - n) + n * (n + 1) / 2;
     let Some(window) = window.map(u128::from) else { return full };
     // Queries are at positions c−n+1 ..= c; a query beyond the window reads `window` keys, any other as many as its
@@ -248,8 +252,8 @@ mod tests {
             assert_eq!(causal_pairs(2, context, None), u128::from(2 * context - 1));
         }
         // All of 2³² − 1 tokens are new: n (n + 1) / 2 pairs.
-        let most = (1_u64 << 32) - 1;
-        assert_eq!(causal_pairs(most, most, None), u128::from(most) << 31);
+        let longest = (1_u64 << 32) - 1;
+        assert_eq!(causal_pairs(longest, longest, None), u128::from(longest) << 31);
     }
 
     #[test]

@@ -83,7 +83,8 @@ impl Compressed {
 
     /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
-        let (wide, whole) = (self.heads * self.head_dim, Split::Replicated);
+        let wide = self.heads * self.head_dim;
+        let whole = Split::Replicated;
         let o = self.o_groups * self.o_lora_rank;
         let mut tensors = vec![
             Tensor::linear("self_attn.q_a_proj", OperatorKind::QkvAProj, self.q_lora_rank, hidden, whole),
@@ -137,7 +138,8 @@ fn compressor(ratio: u64, overlap: u64, width: u64, hidden: u64) -> [Tensor; 2] 
 pub fn entry_pairs(context: u64, ratio: u64, most: u64) -> u128 {
     let full = most.saturating_mul(ratio);
     let free = context.min(full.saturating_sub(1));
-    let (q, r) = (u128::from(free / ratio), u128::from(free % ratio));
+    let q = u128::from(free / ratio);
+    let r = u128::from(free % ratio);
     let rising = u128::from(ratio) * (q * q.saturating_sub(1) / 2) + q * (r + 1);
     rising + u128::from(context - free) * u128::from(most.min(context / ratio))
 }

@@ -45,7 +45,8 @@ impl GatedDelta {
 
     /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
-        let (v, h) = (self.value_heads * self.value_dim, self.value_heads);
+        let v = self.value_heads * self.value_dim;
+        let h = self.value_heads;
         let even = Split::Even;
         vec![
             Tensor::linear("linear_attn.in_proj_qkv", OperatorKind::InProj, self.channels(), hidden, even),

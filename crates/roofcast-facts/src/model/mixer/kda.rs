@@ -41,7 +41,9 @@ impl Kda {
 
     /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
-        let (wide, head, even) = (self.heads * self.head_dim, self.head_dim, Split::Even);
+        let wide = self.heads * self.head_dim;
+        let head = self.head_dim;
+        let even = Split::Even;
         let whole = Split::Replicated;
         let mut tensors = vec![
             Tensor::linear("self_attn.q_proj", OperatorKind::QkvProj, wide, hidden, even),

@@ -31,7 +31,8 @@ impl Lightning {
 
     /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
-        let (wide, even) = (self.heads * self.head_dim, Split::Even);
+        let wide = self.heads * self.head_dim;
+        let even = Split::Even;
         let mut tensors =
             vec![Tensor::linear("self_attn.qkv_proj", OperatorKind::InProj, 3 * wide, hidden, even)];
         if self.output_gate {
@@ -41,7 +42,8 @@ impl Lightning {
             tensors.push(Tensor::vector("self_attn.norm", OperatorKind::Norms, wide, even));
         }
         if self.qk_norm > 0 {
-            let (name, whole) = ("self_attn.qk_norm", Split::Replicated);
+            let name = "self_attn.qk_norm";
+            let whole = Split::Replicated;
             tensors.push(Tensor::vector(name, OperatorKind::Norms, self.qk_norm, whole));
         }
         tensors.push(Tensor::linear("self_attn.out_proj", OperatorKind::OProj, hidden, wide, even));

@@ -57,7 +57,8 @@ impl Mamba2 {
     /// Lists the weight tensors for a residual stream of width `hidden`. in_proj computes the gate, the convolved
     /// channels and one time step per head; A, D and the bias of the time step are vectors with one value per head.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
-        let (inner, even) = (self.inner(), Split::Even);
+        let inner = self.inner();
+        let even = Split::Even;
         let rows = inner + self.channels() + self.heads;
         let conv = self.channels() * (self.conv + u64::from(self.conv_bias));
         let mut tensors = vec![
@@ -111,7 +112,8 @@ impl Mamba {
 
     /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
-        let (inner, even) = (self.inner, Split::Even);
+        let inner = self.inner;
+        let even = Split::Even;
         let wide = self.rank + 2 * self.state;
         let conv = inner * (self.conv + u64::from(self.conv_bias));
         // A has one value per channel and state element; D and the bias of the time step have one per channel.

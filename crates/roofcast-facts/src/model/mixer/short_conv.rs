@@ -32,7 +32,8 @@ impl ShortConv {
 
     /// Lists the weight tensors for a residual stream of width `hidden`.
     pub(crate) fn tensors(&self, hidden: u64) -> Vec<Tensor> {
-        let (wide, even) = (self.channels, Split::Even);
+        let wide = self.channels;
+        let even = Split::Even;
         let bias = u64::from(self.bias);
         let mut tensors = vec![
             Tensor::linear("conv.in_proj", OperatorKind::InProj, 3 * wide, hidden, even),

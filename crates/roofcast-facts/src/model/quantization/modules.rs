@@ -68,11 +68,11 @@ impl Modules {
 
 /// Lists `pattern` with each choice of its first group `(a|b)`.
 fn alternatives(pattern: &str) -> Vec<String> {
-    let found = pattern.find('(').and_then(|open| {
+    let group = pattern.find('(').and_then(|open| {
         let close = open + pattern[open..].find(')')?;
         Some((&pattern[..open], &pattern[open + 1..close], &pattern[close + 1..]))
     });
-    match found {
+    match group {
         Some((before, inner, after)) => {
             inner.split('|').take(64).map(|choice| format!("{before}{choice}{after}")).collect()
         }

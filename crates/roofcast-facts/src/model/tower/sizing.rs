@@ -215,8 +215,11 @@ mod tests {
     /// square one tile; several have a thumbnail.
     #[test]
     fn tiles_by_hand() {
-        let of = |width, height| tiles(width, height, 448);
-        assert_eq!([of(1920, 1080), of(640, 480), of(100, 75), of(100, 100)], [8, 12, 12, 1]);
+        let tiles_of = |width, height| tiles(width, height, 448);
+        assert_eq!(
+            [tiles_of(1920, 1080), tiles_of(640, 480), tiles_of(100, 75), tiles_of(100, 100)],
+            [8, 12, 12, 1]
+        );
     }
 
     fn made(kind: &str, text: &str, patch: u64, side: u64) -> Tower {
@@ -231,15 +234,21 @@ mod tests {
     /// 28 pixels, 1920 × 1080 has 69 · 39. InternVL's tile has (448 / 28)² = 256 tokens.
     #[test]
     fn towers_have_their_processors_rules() {
-        let of = |tower: &Tower, width, height| {
+        let tokens_of = |tower: &Tower, width, height| {
             tower.tokens_of(ImageSize::Pixels(width, height)).map(|image| image.tokens)
         };
         let glm = made("glm4v_moe", "glm4v_moe_text", 14, 336);
-        assert_eq!([of(&glm, 4000, 3000), of(&glm, 1920, 1080)], [Some(90 * 67), Some(69 * 39)]);
+        assert_eq!(
+            [tokens_of(&glm, 4000, 3000), tokens_of(&glm, 1920, 1080)],
+            [Some(90 * 67), Some(69 * 39)]
+        );
         let intern = made("intern_vit_6b", "qwen2", 14, 448);
-        assert_eq!([of(&intern, 1920, 1080), of(&intern, 120, 90)], [Some(9 * 256), Some(13 * 256)]);
+        assert_eq!(
+            [tokens_of(&intern, 1920, 1080), tokens_of(&intern, 120, 90)],
+            [Some(9 * 256), Some(13 * 256)]
+        );
         assert_eq!(intern.largest, Some(13 * 256));
-        assert_eq!(of(&made("siglip_vision_model", "qwen2", 14, 384), 640, 480), None);
+        assert_eq!(tokens_of(&made("siglip_vision_model", "qwen2", 14, 384), 640, 480), None);
     }
 
     /// Qwen2.5-VL with `max_pixels` 1,003,520, 1280 tokens: 4000 × 3000 is shrunk by √(12,000,000 / 1,003,520) = 3.458 to

@@ -77,7 +77,8 @@ impl ClientRun {
     pub(super) fn point(mut self, place: &str, subject: &Subject, catalog: &Catalog) -> Result<Measurement> {
         let subject = self.stated.with(place, subject, catalog, &mut self.notes)?;
         let single = matches!(self.kind, MeasurementKind::Prefill | MeasurementKind::DecodeStep);
-        let (input, output) = (self.input.or(subject.input_len), self.output.or(subject.output_len));
+        let input = self.input.or(subject.input_len);
+        let output = self.output.or(subject.output_len);
         let lacking = [("--input-len", input), ("--output-len", output)];
         if let Some((flag, _)) = lacking.into_iter().find(|(_, length)| !single && length.is_none()) {
             let accepted = "it in tokens: the file does not say how long requests were";

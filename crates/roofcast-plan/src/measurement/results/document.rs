@@ -132,8 +132,8 @@ impl Document<'_> {
 
     /// Refuses a key that changes load or engine in a way that no forecast follows.
     pub(super) fn refuse<T>(&self, path: &str, accepted: &str) -> Result<T> {
-        let found = self.at(path).map_or_else(|| "missing".to_owned(), Value::to_string);
-        Err(Error::field(self.place, path.trim_start_matches('/'), found, accepted))
+        let given = self.at(path).map_or_else(|| "missing".to_owned(), Value::to_string);
+        Err(Error::field(self.place, path.trim_start_matches('/'), given, accepted))
     }
 
     /// A note that names the keys outside `known`, if there are any; `family` accepts keys by their form.

@@ -32,11 +32,11 @@ pub(super) fn wrote(keys: &Map<String, Value>) -> bool {
 pub(super) fn read(document: &Document) -> Vec<Result<ClientRun>> {
     let runs = document.at("benchmarks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let shared = document.at("args").or(document.at("metadata"));
-    let of = |value: &Value| match value {
+    let measured_run = |value: &Value| match value {
         Value::Object(keys) => run(&Document { place: document.place, keys }, shared),
         _ => document.refuse("/benchmarks", "a list of objects"),
     };
-    runs.iter().map(of).collect()
+    runs.iter().map(measured_run).collect()
 }
 
 fn run(document: &Document, shared: Option<&Value>) -> Result<ClientRun> {
@@ -123,12 +123,12 @@ fn shares_prompts(data: &Value) -> bool {
         Value::String(text) => {
             let pair = |pair: &str| {
                 let (key, value) = pair.split_once('=')?;
-                let least = match key.trim() {
+                let bound = match key.trim() {
                     "turns" => 1.0,
                     "prefix_tokens" => 0.0,
                     _ => return None,
                 };
-                value.trim().parse::<f64>().ok().filter(|n| *n > least)
+                value.trim().parse::<f64>().ok().filter(|n| *n > bound)
             };
             let parsed = text.trim_start().starts_with('{').then(|| serde_json::from_str::<Value>(text).ok());
             text.split(',').any(|part| pair(part).is_some())

@@ -39,8 +39,8 @@ fn run(document: &Document) -> Result<ClientRun> {
     let mut run = ClientRun::under(load);
     // Versions before 0.6 name the lengths prompt_len and output_len.
     let mean = |keys: [&str; 2]| -> Result<f64> {
-        let own = |key: &str| document.number(&format!("successes/{key}/mean"));
-        Ok(own(keys[0])?.or(own(keys[1])?).unwrap_or(0.0) * completed)
+        let mean_of = |key: &str| document.number(&format!("successes/{key}/mean"));
+        Ok(mean_of(keys[0])?.or(mean_of(keys[1])?).unwrap_or(0.0) * completed)
     };
     let totals = [mean(["prompt_tokens", "prompt_len"])?, mean(["output_tokens", "output_len"])?];
     run.totals(document.place, [completed, failed], [(totals[0], &[]), (totals[1], &[])])?;

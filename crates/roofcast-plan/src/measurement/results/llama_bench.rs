@@ -56,7 +56,9 @@ fn fixed(tokens: u64) -> Option<Lengths> {
 
 fn run(document: &Document) -> Result<ClientRun> {
     let count = |key: &str| -> Result<u64> { Ok(document.count(key)?.unwrap_or(0)) };
-    let (prompt, answer, depth) = (count("n_prompt")?, count("n_gen")?, count("n_depth")?);
+    let prompt = count("n_prompt")?;
+    let answer = count("n_gen")?;
+    let depth = count("n_depth")?;
     let ms = document.needed("avg_ns")? / 1e6;
     let mut run = ClientRun::under(ClientLoad::Users(1));
     run.input = fixed(prompt);
@@ -143,7 +145,9 @@ fn weights(kind: &str) -> Option<String> {
 pub(super) fn batched(document: &Document) -> Vec<Result<ClientRun>> {
     let batch = || -> Result<ClientRun> {
         let [prompt, answer, sequences] = ["pp", "tg", "pl"].map(|key| document.needed(key));
-        let (prompt, answer, sequences) = (prompt? as u64, answer? as u64, sequences? as u64);
+        let prompt = prompt? as u64;
+        let answer = answer? as u64;
+        let sequences = sequences? as u64;
         if document.at("is_pp_shared").is_some_and(|shared| shared.as_f64() != Some(0.0)) && sequences > 1 {
             return document.refuse("is_pp_shared", "0: one prompt for all sequences is not forecast");
         }

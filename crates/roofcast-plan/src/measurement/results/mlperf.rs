@@ -32,8 +32,8 @@ impl Summary<'_> {
     }
 
     fn refuse<T>(&self, name: &str, accepted: &str) -> Result<T> {
-        let found = self.lines.get(name).copied().unwrap_or("missing");
-        Err(Error::field(self.place, name, found, accepted))
+        let given = self.lines.get(name).copied().unwrap_or("missing");
+        Err(Error::field(self.place, name, given, accepted))
     }
 }
 

@@ -66,8 +66,8 @@ const ENGINES: [(&str, &str); 5] = [
 ];
 
 pub(super) fn wrote(keys: &Map<String, Value>) -> bool {
-    let own = ["total_output_tokens_retokenized", "mean_e2e_latency_ms", "sharegpt_output_len"];
-    keys.contains_key("total_input_tokens") && own.iter().any(|key| keys.contains_key(*key))
+    let own_keys = ["total_output_tokens_retokenized", "mean_e2e_latency_ms", "sharegpt_output_len"];
+    keys.contains_key("total_input_tokens") && own_keys.iter().any(|key| keys.contains_key(*key))
 }
 
 pub(super) fn read(document: &Document) -> Vec<Result<ClientRun>> {
@@ -87,7 +87,8 @@ fn run(document: &Document) -> Result<ClientRun> {
         (None, None) => ClientLoad::AtOnce(document.count("num_prompts")?.unwrap_or(completed as u64)),
     };
     let mut run = ClientRun::under(load);
-    let (inputs, outputs) = (document.list("input_lens")?, document.list("output_lens")?);
+    let inputs = document.list("input_lens")?;
+    let outputs = document.list("output_lens")?;
     let totals = [document.needed("total_input_tokens")?, document.needed("total_output_tokens")?];
     let failed = document.number("failed")?.unwrap_or(0.0);
     run.totals(document.place, [completed, failed], [(totals[0], &inputs), (totals[1], &outputs)])?;

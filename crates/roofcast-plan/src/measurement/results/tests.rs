@@ -94,8 +94,8 @@ fn times(text: &str, client: &str, expected: [Option<f64>; 3]) -> Measurement {
         (Some(found), Some(expected)) => (found - expected).abs() < 1e-6,
         (found, expected) => found == expected,
     };
-    let found = [row.measured.ttft_ms, row.measured.tpot_ms, row.measured.e2e_ms];
-    assert!(found.into_iter().zip(expected).all(close), "{client}: {found:?}");
+    let times = [row.measured.ttft_ms, row.measured.tpot_ms, row.measured.e2e_ms];
+    assert!(times.into_iter().zip(expected).all(close), "{client}: {times:?}");
     row
 }
 

@@ -104,8 +104,8 @@ pub(super) fn roofcast(document: &Document) -> Vec<Result<ClientRun>> {
 
 /// Refuses a result of an earlier version, which does not say turns, prefixes, bursts and ramps.
 fn without_load<T>(document: &Document) -> Result<T> {
-    let own = |key: &str| document.number(&format!("/forecast/{key}")).ok().flatten();
-    let forecast = match (own("mean_ttft_ms"), own("mean_tpot_ms")) {
+    let forecast_of = |key: &str| document.number(&format!("/forecast/{key}")).ok().flatten();
+    let forecast = match (forecast_of("mean_ttft_ms"), forecast_of("mean_tpot_ms")) {
         (Some(ttft), Some(tpot)) => {
             format!("; its own forecast of this load: TTFT {ttft:.1} ms, TPOT {tpot:.2} ms")
         }
@@ -122,7 +122,8 @@ fn run(document: &Document) -> Result<ClientRun> {
     }
     let completed = document.needed("completed")?;
     let mut run = ClientRun::under(load(document, completed)?);
-    let (inputs, outputs) = (document.list("input_lens")?, document.list("output_lens")?);
+    let inputs = document.list("input_lens")?;
+    let outputs = document.list("output_lens")?;
     let failed = document.number("failed")?.unwrap_or(0.0);
     let totals = [document.needed("total_input_tokens")?, document.needed("total_output_tokens")?];
     run.totals(document.place, [completed, failed], [(totals[0], &inputs), (totals[1], &outputs)])?;

@@ -48,11 +48,11 @@ impl Curves {
     pub fn cost_front(&self) -> Vec<(&Curve, &CurvePoint)> {
         let all = self.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
         let priced = all.filter_map(|(curve, point)| Some((curve, point, point.cost_per_million_tokens?)));
-        let mut kept = front(priced.collect(), |(_, point, usd): &(_, &CurvePoint, f64)| {
+        let mut cost_points = front(priced.collect(), |(_, point, usd): &(_, &CurvePoint, f64)| {
             vec![*usd, -point.interactivity_tok_s]
         });
-        kept.sort_by(|(_, a, _), (_, b, _)| b.interactivity_tok_s.total_cmp(&a.interactivity_tok_s));
-        kept.into_iter().map(|(curve, point, _)| (curve, point)).collect()
+        cost_points.sort_by(|(_, a, _), (_, b, _)| b.interactivity_tok_s.total_cmp(&a.interactivity_tok_s));
+        cost_points.into_iter().map(|(curve, point, _)| (curve, point)).collect()
     }
 }
 

@@ -28,9 +28,9 @@ pub(super) fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     line.beyond("parallelism.ep", p.ep, 1)?;
     exchange::sglang(&mut line, d)?;
     // SGLang's fraction covers only weights and KV cache; vLLM's also covers activations.
-    let own = d.engine.kind() == EngineKind::Sglang;
+    let is_sglang = d.engine.kind() == EngineKind::Sglang;
     let both = |rank: &memory::Rank| (rank.weight_bytes.as_f64() + rank.kv_bytes.as_f64(), 0.0);
-    let fraction = if own { d.engine.gpu_memory_utilization } else { share(d, both) };
+    let fraction = if is_sglang { d.engine.gpu_memory_utilization } else { share(d, both) };
     line.set("engine.gpu_memory_utilization", fraction)?;
     line.set("engine.max_num_seqs", whole(d.seats()))?;
     prompts(&mut line, d)?;
@@ -43,7 +43,7 @@ pub(super) fn sglang(d: &Deployment, model: &str, role: ReplicaRole) -> Words {
     // A policy of priorities ranks smaller values first.
     if d.engine.policy == QueuePolicy::Priority {
         line.set("engine.enable_priority_scheduling", true)?;
-        let first = d.engine.sglang().is_none_or(|own| own.schedule_low_priority_values_first);
+        let first = d.engine.sglang().is_none_or(|is_sglang| is_sglang.schedule_low_priority_values_first);
         line.set("engine.schedule_low_priority_values_first", first)?;
     }
     if let Some(blocks) = d.engine.num_gpu_blocks {

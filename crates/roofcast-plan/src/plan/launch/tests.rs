@@ -200,7 +200,8 @@ fn difference(model: &str, planned: &Deployment, command: &str) -> Option<String
         let ranks = (d.parallelism, d.experts, d.sequence_ranks);
         format!("{:?} {ranks:?} {} {}", settings(d), d.kv.name, d.weights)
     };
-    let (is, was) = (parts(&read), parts(planned));
+    let is = parts(&read);
+    let was = parts(planned);
     let same = is.bytes().zip(was.bytes()).take_while(|(a, b)| a == b).count();
     let part = |text: &str| text.chars().skip(same.saturating_sub(30)).take(60).collect::<String>();
     (is != was).then(|| format!("read {}, planned {}", part(&is), part(&was)))
@@ -233,7 +234,7 @@ fn commands_are_read_back_as_they_were_planned() {
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));
     assert_eq!(tried.len(), SAMPLES.len());
-    let of = |engine: &str| -> Vec<&str> {
+    let cases_of = |engine: &str| -> Vec<&str> {
         refused
             .iter()
             .filter_map(|case| case.strip_prefix(engine)?.strip_prefix(' '))
@@ -242,7 +243,7 @@ fn commands_are_read_back_as_they_were_planned() {
     };
     let storage =
         ["size", "read_gb_s", "write_gb_s", "latency_ms"].map(|key| format!("vllm.kv_storage_{key}"));
-    assert_eq!(of("vllm"), [&["speculative.draft_cost".to_owned()], &storage[..]].concat());
+    assert_eq!(cases_of("vllm"), [&["speculative.draft_cost".to_owned()], &storage[..]].concat());
     let unlike = [
         "scheduler_reserve_full_isl",
         "scheduler_reserve_full_isl",
@@ -257,7 +258,7 @@ fn commands_are_read_back_as_they_were_planned() {
         "experts.dbo_decode_token_threshold",
         "experts.dbo_prefill_token_threshold",
     ];
-    assert_eq!(of("sglang"), unlike);
+    assert_eq!(cases_of("sglang"), unlike);
     for case in &refused {
         assert!(
             ["cannot be set: ", "YAML", "no pools", "not by blocks"]

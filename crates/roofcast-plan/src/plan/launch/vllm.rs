@@ -66,7 +66,7 @@ fn connector(
     tier: Option<&OffloadSettings>,
     role: ReplicaRole,
 ) -> Result<(), String> {
-    let own = |tier: &&OffloadSettings| {
+    let needs_connector = |tier: &&OffloadSettings| {
         let stored_late = tier.store_threshold > 0;
         tier.eviction_policy != EvictionPolicy::default() || stored_late || !tier.offload_prompt_only
     };
@@ -82,7 +82,7 @@ fn connector(
             Err("pools that hand over KV caches and keep them on the host need two connectors".into())
         }
         (true, None) => line.set("kv_transfer", r#"{"kv_connector":"NixlConnector","kv_role":"kv_both"}"#),
-        (false, Some(tier)) if own(&tier) => {
+        (false, Some(tier)) if needs_connector(&tier) => {
             let policy = match tier.eviction_policy {
                 EvictionPolicy::Lru => "lru",
                 EvictionPolicy::Arc => "arc",

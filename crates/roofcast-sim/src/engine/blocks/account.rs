@@ -25,19 +25,19 @@ impl Blocks {
                 self.tally.decoding_steps += 1;
                 self.tally.spanned_blocks += u128::from(blocks);
                 // Count the token slots that are empty when the step begins.
-                let kept = work.context - work.new;
-                self.tally.slack_steps += u128::from(blocks * self.config.block_size - kept);
+                let prior_tokens = work.context - work.new;
+                self.tally.slack_steps += u128::from(blocks * self.config.block_size - prior_tokens);
             }
         }
         let [paused, kept] = step.paused;
-        let held = step.work.iter().map(|w| w.context - w.new).sum::<u64>() + kept;
+        let cached_tokens = step.work.iter().map(|w| w.context - w.new).sum::<u64>() + kept;
         let running = step.work.len() as u64 + paused;
         self.tally.steps += 1;
         self.tally.decode_steps += u64::from(step.work.iter().any(decodes_one));
         self.tally.scheduled_tokens += new;
         self.tally.running_steps += running;
         self.tally.running_peak = self.tally.running_peak.max(running);
-        self.tally.token_steps += u128::from(held);
+        self.tally.token_steps += u128::from(cached_tokens);
         self.tally.shared_steps += u128::from(self.held.shared);
         let seen = Seen { all, within: &within };
         if chunks.is_empty() && self.speculation.is_none() {
@@ -75,8 +75,9 @@ impl Blocks {
                 self.tally.adapters.waiting += self.clock - since;
             }
             self.mark(*id, Mark::Admitted);
-            let found = step.cached.iter().find(|(hit, _)| hit == id);
-            let (cached, resumed) = (found.map_or(0, |(_, cached)| *cached), index >= step.new.len());
+            let hit_tokens = step.cached.iter().find(|(hit, _)| hit == id);
+            let cached = hit_tokens.map_or(0, |(_, cached)| *cached);
+            let resumed = index >= step.new.len();
             let (local, promoted) = self.requests[*id].before_load.take().unwrap_or((cached, 0));
             let loaded = cached.saturating_sub(local);
             self.tally.host_hits += loaded;
@@ -165,7 +166,8 @@ impl Blocks {
 
     /// Records the current use of the KV cache, for the oldest pending step.
     pub(super) fn measure(&mut self) {
-        let (blocks, shared) = (self.held_blocks(), self.scheduler.shared_tokens());
+        let blocks = self.held_blocks();
+        let shared = self.scheduler.shared_tokens();
         self.held = Held { blocks, shared, waiting: self.scheduler.waiting_count() };
     }
 

@@ -126,7 +126,8 @@ mod tests {
     /// both places; adapter 1, still on the host, is copied alone.
     #[test]
     fn the_least_recent_is_replaced() {
-        let (copy, read) = (Ticks(10), Ticks(100));
+        let copy = Ticks(10);
+        let read = Ticks(100);
         let mut adapters = Adapters { device: Recent::new(2), host: Recent::new(3), copy, read };
         let mut load = |wanted: &[u32]| {
             let Loads { copies, reads, time } = adapters.load(&wanted.iter().copied().collect());

@@ -18,16 +18,16 @@ impl Blocks {
         if !self.leaps || recorded || !ends {
             return;
         }
-        let most = self.scheduler.steady();
+        let steady_steps = self.scheduler.steady();
         let copied = [&self.link, &self.storage].into_iter().flatten().filter_map(Link::next_end).min();
         let until = copied.map_or(horizon, |end| end.min(horizon));
         // A request without a token in the last step would have another gap than all others.
         let sampled = || self.scheduler.running().iter().all(|id| self.requests[*id].last == self.clock);
-        if most == 0 || until <= self.clock || !sampled() {
+        if steady_steps == 0 || until <= self.clock || !sampled() {
             return;
         }
         let left = if until == Ticks::NEVER { until } else { until - self.clock };
-        self.take(most, left);
+        self.take(steady_steps, left);
     }
 
     /// Takes up to `most` equal steps that start before `left` has passed.
@@ -53,9 +53,9 @@ impl Blocks {
         let first = price.fixed + attending;
         let growth = price.attending(Seen { all: n, within: &growing });
         let kernels = adapters.total();
-        let most = most.min(fills.unwrap_or(u64::MAX));
-        let held = self.held_blocks();
-        let steps = self.scheduler.leap(steps_within(first + kernels, growth, left, most));
+        let step_limit = most.min(fills.unwrap_or(u64::MAX));
+        let held_blocks = self.held_blocks();
+        let steps = self.scheduler.leap(steps_within(first + kernels, growth, left, step_limit));
         if steps == 0 {
             return;
         }
@@ -66,7 +66,7 @@ impl Blocks {
         self.pass_adapters(adapters, steps);
         let start = self.clock;
         self.clock += Ticks(time) + Ticks::from(kernels * steps);
-        self.tell_of_leap(start, (n, steps), held, attending);
+        self.tell_of_leap(start, (n, steps), held_blocks, attending);
         for id in self.scheduler.running() {
             let life = &mut self.requests[*id];
             life.generated += steps;
@@ -101,12 +101,12 @@ impl Blocks {
         let n = contexts.len() as u64;
         let block = self.config.block_size;
         let mut spanned = 0;
-        let mut kept = 0;
+        let mut token_steps = 0;
         for context in contexts {
             spanned += u128::from(blocks_below(context + steps, block) - blocks_below(*context, block));
-            kept += sum_of_run(context - 1, 1, steps);
+            token_steps += sum_of_run(context - 1, 1, steps);
         }
-        let held = self.held_blocks();
+        let held_blocks = self.held_blocks();
         let shared = self.scheduler.shared_tokens();
         let tally = &mut self.tally;
         tally.steps += steps;
@@ -116,10 +116,10 @@ impl Blocks {
         tally.running_peak = tally.running_peak.max(n);
         tally.decoding_steps += n * steps;
         tally.spanned_blocks += spanned;
-        tally.slack_steps += spanned * u128::from(block) - kept;
-        tally.token_steps += kept;
+        tally.slack_steps += spanned * u128::from(block) - token_steps;
+        tally.token_steps += token_steps;
         tally.shared_steps += u128::from(shared) * u128::from(steps);
-        tally.blocks_peak = tally.blocks_peak.max(held);
+        tally.blocks_peak = tally.blocks_peak.max(held_blocks);
     }
 }
 

@@ -32,7 +32,8 @@ fn served<D: Decodes>(forecaster: &Forecaster, order: Order) -> Vec<(u64, Ticks,
     let (config, _) = EngineConfig::resolve(&forecaster.deployment, 600, false).unwrap();
     let price = StepPrices::new(forecaster.timing(config.cost));
     let mut engine = Engine::<D>::new(EngineConfig { order, ..config }, Policy::Shortest, price, Ticks::ZERO);
-    let (mut ends, mut departed) = (Vec::new(), Vec::new());
+    let mut ends = Vec::new();
+    let mut departed = Vec::new();
     let mut run_until = |engine: &mut Engine<D>, next: Ticks| {
         while engine.due().is_some_and(|due| due < next) {
             let horizon = if engine.blocked() { Ticks::NEVER } else { next };
@@ -47,7 +48,8 @@ fn served<D: Decodes>(forecaster: &Forecaster, order: Order) -> Vec<(u64, Ticks,
         if engine.is_empty() {
             engine.wait_until(at);
         }
-        let (input, output) = (1 + (number as u32 * 397) % 1000, 1 + (number as u32 * 61) % 100);
+        let input = 1 + (number as u32 * 397) % 1000;
+        let output = 1 + (number as u32 * 61) % 100;
         let arrival =
             Arrival { number, sent: at, at, input, output, max_tokens: output, ..Arrival::default() };
         engine.arrive(arrival, Prompt::Own);

@@ -60,24 +60,26 @@ impl JointPrices {
         };
         let passes: Vec<Vec<Pass>> = loads.iter().copied().map(passes).collect();
         let rows = |(load, passes): (&&StepLoad, &Vec<Pass>)| {
-            let most = passes.iter().map(|pass| pass.rows).max();
-            most.unwrap_or_else(|| load.decodes.div_ceil(stages))
+            let largest_pass = passes.iter().map(|pass| pass.rows).max();
+            largest_pass.unwrap_or_else(|| load.decodes.div_ceil(stages))
         };
         let rows: Vec<u64> = loads.iter().zip(&passes).map(rows).collect();
-        let most = rows.iter().copied().max().unwrap_or(0);
+        let largest_rank = rows.iter().copied().max().unwrap_or(0);
         let prompts = passes.iter().flatten().any(|pass| pass.longest > 0);
-        let (pads, sum) = (timing.pads(most, prompts), rows.iter().sum::<u64>());
-        let tokens = if pads { most * ranks } else { sum };
+        let pads = timing.pads(largest_rank, prompts);
+        let sum = rows.iter().sum::<u64>();
+        let tokens = if pads { largest_rank * ranks } else { sum };
         if decodes.len() > MOST_KEPT {
             decodes.clear();
         }
         let mut slowest = JointSteps { count: 1, shares: BottleneckShares::default(), growth: 0 };
         let mut linear = Vec::new();
         for (at, ((load, passes), own)) in loads.iter().zip(passes).zip(rows).enumerate() {
-            let padded = |own: u64| if pads { most } else { own };
+            let padded = |own: u64| if pads { largest_rank } else { own };
             let mut growth = None;
             let shares = if passes.is_empty() {
-                let (n, rows) = (load.decodes, padded(own));
+                let n = load.decodes;
+                let rows = padded(own);
                 let among = |pass: &mut Pass| (pass.rows, pass.tokens) = (rows, tokens);
                 let price = decodes
                     .entry([n, rows, tokens])

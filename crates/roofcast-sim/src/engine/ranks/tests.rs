@@ -46,7 +46,9 @@ fn asked() -> impl Strategy<Value = Vec<Asked>> {
 
 /// Serves `asked`; returns number, time of the first token and end of each request, in order of ends.
 fn serve(replica: &mut dyn Replica, asked: &[Asked]) -> Vec<(u64, Ticks, Ticks)> {
-    let (mut at, mut ends, mut departed) = (Ticks::ZERO, Vec::new(), Vec::new());
+    let mut at = Ticks::ZERO;
+    let mut ends = Vec::new();
+    let mut departed = Vec::new();
     let mut until = |replica: &mut dyn Replica, horizon: Ticks| {
         while replica.due().is_some_and(|due| due < horizon) {
             assert!(replica.step(horizon, &mut departed));
@@ -91,7 +93,8 @@ proptest! {
         let rank = one(&forecaster, (config, policy), price, (300, 1), leap).unwrap();
         let mut ranked = Ranks::new(vec![rank], settings, timing);
         prop_assert_eq!(serve(alone.as_mut(), &asked), serve(&mut ranked, &asked));
-        let (a, b) = (alone.tally(), ranked.tally());
+        let a = alone.tally();
+        let b = ranked.tally();
         prop_assert_eq!((a.steps, a.running_steps, a.running_peak), (b.steps, b.running_steps, b.running_peak));
         prop_assert_eq!((a.token_steps, a.slack_steps, a.cached_tokens), (b.token_steps, b.slack_steps, b.cached_tokens));
         prop_assert_eq!((&a.itl, a.preemptions, a.decode_steps), (&b.itl, b.preemptions, b.decode_steps));
@@ -107,7 +110,8 @@ proptest! {
     ) {
         let forecaster = forecaster(EXPERTS, 3, small(scheduler, 200, CostKind::Forecast));
         let mut ranks = ranks_of(&forecaster, leap);
-        let (mut came, mut departed) = (Vec::new(), Vec::new());
+        let mut came = Vec::new();
+        let mut departed = Vec::new();
         for (number, (input, output, steps)) in inputs.into_iter().enumerate() {
             let before: Vec<u64> = ranks.ranks.iter().map(|rank| rank.in_flight()).collect();
             let at = ranks.clock();

@@ -81,13 +81,16 @@ impl<D: Decodes> Sglang<D> {
         let Batch { step, segment, time, growth, waits, .. } = batch;
         let usage = self.scheduler.usage();
         let taken = if more > 0 { self.scheduler.repeat(more) } else { 0 };
-        let (n, steps) = (step.decodes, 1 + more);
+        let n = step.decodes;
+        let steps = 1 + more;
         let computed: u64 = step.extends.iter().map(|e| e.context - e.new).sum();
-        let held = self.rows.held() + computed + self.scheduler.leaving_tokens();
+        let held_tokens = self.rows.held() + computed + self.scheduler.leaving_tokens();
         let new: u64 = step.extends.iter().map(|e| e.new).sum();
-        let (many, pairs) = (u128::from(steps), u128::from(more) * u128::from(steps) / 2);
-        let tokens = u128::from(held) * many + u128::from(n) * pairs;
-        let (room, shared) = (u128::from(usage.room) * many + taken, u128::from(usage.shared) * many);
+        let many = u128::from(steps);
+        let pairs = u128::from(more) * u128::from(steps) / 2;
+        let tokens = u128::from(held_tokens) * many + u128::from(n) * pairs;
+        let room = u128::from(usage.room) * many + taken;
+        let shared = u128::from(usage.shared) * many;
         let page = self.config.scheduler.page_size;
         let used = self.scheduler.usage().room / page;
         let running = self.scheduler.held();
@@ -143,7 +146,8 @@ impl<D: Decodes> Sglang<D> {
 
     /// Records a batch and `more` equal batches in the timeline, computed from `start` until the current clock.
     pub(super) fn tell(&mut self, batch: &Batch, start: Ticks, more: u64) {
-        let (end, steps) = (self.clock, 1 + more);
+        let end = self.clock;
+        let steps = 1 + more;
         if let Some(timeline) = &mut self.timeline {
             let output_tokens = batch.segment.output_tokens * steps;
             timeline.computed(&Segment { start, end, steps, output_tokens, ..batch.segment });

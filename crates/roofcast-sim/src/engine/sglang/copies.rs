@@ -14,7 +14,8 @@ use roofcast_facts::clock::Ticks;
 /// Exposed time of loads: the delay of a batch that computes for `compute` and whose loads of `tokens` tokens began
 /// `ahead` of the batch of `layers` layers. A layer begins when the previous layer is computed and the layer's own KV is loaded.
 fn wait(link: &Link, layers: u64, tokens: u64, compute: Ticks, ahead: Ticks) -> Ticks {
-    let (load, layers) = (link.time(Direction::Load, tokens).0, u128::from(layers.max(1)));
+    let load = link.time(Direction::Load, tokens).0;
+    let layers = u128::from(layers.max(1));
     let first = (load / layers).saturating_sub(ahead.0);
     let last = (load + compute.0 / layers).saturating_sub(ahead.0 + compute.0);
     if tokens == 0 { Ticks::ZERO } else { Ticks(first.max(last)) }

@@ -17,8 +17,8 @@ fn the_first_wave_is_counted_apart() {
     for (number, ms, good) in [(1, 30, false), (2, 500, false), (0, 10, true)] {
         counts.add(number, ticks(ms), good);
     }
-    let found = |good| Some(FirstWave { completed: 2, good, mean_ttft_ms: 20.0 });
-    assert_eq!((counts.results(true), counts.results(false)), (found(Some(1)), found(None)));
+    let first_wave = |good| Some(FirstWave { completed: 2, good, mean_ttft_ms: 20.0 });
+    assert_eq!((counts.results(true), counts.results(false)), (first_wave(Some(1)), first_wave(None)));
 }
 
 /// Request n of class n mod 2 is sent at n ms, with its first token after 10 (n + 1) ms and its second and last 5 ms
@@ -50,13 +50,13 @@ fn classes_are_judged_by_their_own_bounds() {
     }
     let refused = results.arrive(&drawn(5), 0);
     results.refuse(&refused, false);
-    let found = |results: &Results| {
+    let counts_of = |results: &Results| {
         let summary = results.summary(&Distribution::default());
         (results.taken, summary.completed, summary.failed, summary.good, summary.ttft.mean.round())
     };
-    assert_eq!(found(&results), (5, 4, 1, Some(4), 25.0));
-    assert_eq!(found(&results.classes[0]), (2, 2, 0, Some(1), 20.0));
-    assert_eq!(found(&results.classes[1]), (3, 2, 1, Some(2), 30.0));
+    assert_eq!(counts_of(&results), (5, 4, 1, Some(4), 25.0));
+    assert_eq!(counts_of(&results.classes[0]), (2, 2, 0, Some(1), 20.0));
+    assert_eq!(counts_of(&results.classes[1]), (3, 2, 1, Some(2), 30.0));
 }
 
 #[test]

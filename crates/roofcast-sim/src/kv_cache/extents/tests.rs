@@ -35,7 +35,8 @@ impl Twin {
     /// Contents of the first `count` blocks, as the block-by-block pool identifies them.
     fn contents(&mut self, count: u64, names: &mut Names) -> &[Name] {
         while (self.contents.len() as u64) < count {
-            let (index, past) = (self.contents.len(), self.contents.last().copied().unwrap_or(Name::START));
+            let index = self.contents.len();
+            let past = self.contents.last().copied().unwrap_or(Name::START);
             let content = if (index as u64) < self.own_from / BLOCK {
                 self.tokens.name_next(names.content(past), (BLOCK, 0))
             } else {
@@ -50,27 +51,27 @@ impl Twin {
     fn admit(&mut self, extents: &mut Extents, pool: &mut Pool, names: &mut Names) -> bool {
         let full = (self.length - 1) / BLOCK;
         let shared = full.min(self.own_from / BLOCK);
-        let mut found = Path::default();
-        extents.find(&self.runs, shared, &mut found);
-        if found.blocks == shared {
-            extents.find_own(&self.path, self.number, full - shared, &mut found);
+        let mut prefix = Path::default();
+        extents.find(&self.runs, shared, &mut prefix);
+        if prefix.blocks == shared {
+            extents.find_own(&self.path, self.number, full - shared, &mut prefix);
         }
         let former = std::mem::take(&mut self.former);
         let contents = self.contents(full, names).iter().enumerate();
         let hits: Vec<Block> =
             contents.map_while(|(index, content)| pool.find(*content, former.get(index).copied())).collect();
-        let agree = found.blocks == hits.len() as u64 && extents.unheld(&found) == pool.unheld(&hits);
-        let new = self.length.div_ceil(BLOCK) - found.blocks;
-        if !agree || new + extents.unheld(&found) > extents.free() {
+        let agree = prefix.blocks == hits.len() as u64 && extents.unheld(&prefix) == pool.unheld(&hits);
+        let new = self.length.div_ceil(BLOCK) - prefix.blocks;
+        if !agree || new + extents.unheld(&prefix) > extents.free() {
             self.former = former;
             return agree;
         }
-        extents.hold(&mut found);
+        extents.hold(&mut prefix);
         extents.take(new);
         let full = self.length / BLOCK;
-        extents.name(&mut found, &self.runs, full.min(self.own_from / BLOCK));
-        extents.name_own(&mut found, self.number, full);
-        self.path = found;
+        extents.name(&mut prefix, &self.runs, full.min(self.own_from / BLOCK));
+        extents.name_own(&mut prefix, self.number, full);
+        self.path = prefix;
         pool.hold(&hits);
         let known = hits.len();
         self.blocks = hits;
@@ -104,7 +105,8 @@ proptest! {
     /// blocks agree.
     #[test]
     fn extents_are_blocks(prompts in prompts(), moves in prop::collection::vec((0..8_usize, 0..3_u64), 1..60), room in 8..40_u32) {
-        let (mut extents, mut pool) = (Extents::new(u64::from(room), BLOCK), Pool::new(room));
+        let mut extents = Extents::new(u64::from(room), BLOCK);
+        let mut pool = Pool::new(room);
         let mut names = Names::default();
         let build = |(number, (segments, own)): (usize, &Segments)| Twin::new(number as u64, segments, *own);
         let mut twins: Vec<Twin> = prompts.iter().enumerate().map(build).collect();
@@ -148,8 +150,8 @@ fn a_prompt_is_evicted_from_its_end() {
         assert_eq!((pool.free(), pool.repeated()), (2, 1));
         paths.iter_mut().for_each(|path| pool.release(path, 0));
         pool.take(taken);
-        let mut found = Path::default();
-        pool.find(&prompts[1], 2, &mut found);
-        assert_eq!(found.blocks, expected, "{taken} taken");
+        let mut prefix = Path::default();
+        pool.find(&prompts[1], 2, &mut prefix);
+        assert_eq!(prefix.blocks, expected, "{taken} taken");
     }
 }

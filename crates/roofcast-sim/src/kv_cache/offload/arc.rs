@@ -78,7 +78,8 @@ impl Arc {
         let missed = &mut self.uses.entry(request).or_default().missed;
         let new: Vec<Name> = contents.filter(|content| missed.insert(*content)).collect();
         for content in new.into_iter().rev() {
-            let (recent, frequent) = (self.recent_ghosts.len() as f64, self.frequent_ghosts.len() as f64);
+            let recent = self.recent_ghosts.len() as f64;
+            let frequent = self.frequent_ghosts.len() as f64;
             if self.recent_ghosts.has(content) {
                 self.target = (self.target + (frequent / recent).max(1.0)).min(self.capacity as f64);
                 self.recent_ghosts.push(content);
@@ -113,7 +114,8 @@ impl Arc {
         let may_go = |content: &Name| self.idle.contains(content) && !offered.contains(content);
         let mut recent = self.recent.iter().filter(may_go);
         let mut frequent = self.frequent.iter().filter(may_go);
-        let (mut size, mut chosen) = (self.recent.len(), Vec::new());
+        let mut size = self.recent.len();
+        let mut chosen = Vec::new();
         for _ in 0..count {
             let mut next = None;
             if size >= self.target as usize {

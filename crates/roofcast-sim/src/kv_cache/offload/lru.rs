@@ -138,7 +138,8 @@ impl Lru {
         for seat in spared {
             self.records[*seat as usize].spared = self.evictions;
         }
-        let (mut chosen, mut read) = (Vec::with_capacity(count), Vec::new());
+        let mut chosen = Vec::with_capacity(count);
+        let mut read = Vec::new();
         for (rank, list) in &self.ranks {
             if chosen.len() == count {
                 break;

@@ -78,7 +78,8 @@ impl Scheduler {
 
     fn continue_chunked(&mut self, budget: &mut Budget, step: &mut Step) {
         let Some(id) = self.chunked else { return };
-        let (known, r) = (self.known(id), &self.requests[id]);
+        let known = self.known(id);
+        let r = &self.requests[id];
         let rest = known - r.tokens;
         let new = budget.continuation(&self.memory, rest);
         let ends = new == rest;
@@ -140,7 +141,8 @@ impl Scheduler {
     fn fit(&self, id: RequestId, loaded: u64, budget: &Budget, step: &Step) -> Result<u64, Stop> {
         let r = &self.requests[id];
         let rest = self.known(id) - r.found;
-        let (page, left) = (self.memory.page, r.bound.saturating_sub(r.generated).min(CLIP_MAX_NEW_TOKENS));
+        let page = self.memory.page;
+        let left = r.bound.saturating_sub(r.generated).min(CLIP_MAX_NEW_TOKENS);
         if (rest + left + page) as f64 >= budget.remaining_total(&self.memory, r.node) {
             return Err(Stop::Tokens);
         }
@@ -165,7 +167,8 @@ impl Scheduler {
     /// Number of tokens that a candidate computes if it fits, for exact output lengths without cached tokens.
     fn try_exact(&self, id: RequestId, rest: u64, budget: &mut Budget, step: &Step) -> Result<u64, Stop> {
         let state = |id: RequestId| {
-            let (r, generated) = (&self.requests[id], self.generated(id));
+            let r = &self.requests[id];
+            let generated = self.generated(id);
             let left = r.bound as f64 * self.expected_share(id) - generated as f64;
             (left, (r.input + generated) as f64)
         };

@@ -119,7 +119,8 @@ impl Budget {
             return false;
         }
         let ends = insert(self.ends.take(), one, others);
-        let (mut free, mut fits) = ((now - signed(pages)) as f64, true);
+        let mut free = (now - signed(pages)) as f64;
+        let mut fits = true;
         for (index, (left, held)) in ends.iter().enumerate() {
             let here = (ends.len() - index) as f64;
             if free - left * here <= RESERVED * here {

@@ -76,8 +76,8 @@ impl ServerArgs {
             return Some(("chunked_prefill_size", mixed.unwrap_or(0).to_string(), accepted));
         }
         if self.chunked_prefill_size.is_some_and(|size| size < self.page_size) {
-            let found = self.chunked_prefill_size.unwrap_or(0).to_string();
-            return Some(("chunked_prefill_size", found, "at least a page"));
+            let chunk_size = self.chunked_prefill_size.unwrap_or(0).to_string();
+            return Some(("chunked_prefill_size", chunk_size, "at least a page"));
         }
         if self.max_total_tokens < 2 * self.page_size.max(2) {
             return Some(("max_total_tokens", self.max_total_tokens.to_string(), "at least two pages"));
@@ -146,15 +146,15 @@ mod tests {
 
     #[test]
     fn versions_choose_rules() {
-        let of = |version| {
+        let rules_of = |version| {
             let rules = Rules::of(version);
             (rules.splits_at_prompt, rules.skips_finishing_rows)
         };
-        assert_eq!(of(None), (true, true));
-        assert_eq!(of(Some("0.5.22")), (true, true));
-        assert_eq!(of(Some("v0.5.21.post1")), (true, false));
-        assert_eq!(of(Some("0.5.6.post2")), (false, false));
-        assert_eq!(of(Some("0.6")), (true, true));
-        assert_eq!(of(Some("nightly")), (true, true));
+        assert_eq!(rules_of(None), (true, true));
+        assert_eq!(rules_of(Some("0.5.22")), (true, true));
+        assert_eq!(rules_of(Some("v0.5.21.post1")), (true, false));
+        assert_eq!(rules_of(Some("0.5.6.post2")), (false, false));
+        assert_eq!(rules_of(Some("0.6")), (true, true));
+        assert_eq!(rules_of(Some("nightly")), (true, true));
     }
 }

@@ -212,11 +212,13 @@ impl Memory {
 
     /// Allocates the pages of `steps` decodes that fit; returns the allocated tokens after each decode, summed.
     pub(super) fn repeat(&mut self, steps: u64) -> u128 {
-        let (mut left, mut taken, mut sum) = (steps, 0, 0);
+        let mut left = steps;
+        let mut taken = 0;
+        let mut sum = 0;
         while left > 0 {
             // If any page can be evicted, a decode evicts until every row could take a page.
-            let least = if self.evictable() > 0 { self.rows * self.page } else { 0 };
-            let fit = self.count(left, self.available, least);
+            let evicted_slack = if self.evictable() > 0 { self.rows * self.page } else { 0 };
+            let fit = self.count(left, self.available, evicted_slack);
             let before = self.spanned;
             sum += u128::from(taken) * u128::from(fit) + self.take_decodes(fit);
             taken += self.spanned - before;
@@ -234,7 +236,8 @@ impl Memory {
 
     /// Allocates the pages of `steps` decodes without eviction; returns the allocated tokens after each decode, summed.
     fn take_decodes(&mut self, steps: u64) -> u128 {
-        let (rounds, before) = (steps / self.page, self.available);
+        let rounds = steps / self.page;
+        let before = self.available;
         let mut sum = 0;
         if rounds > 0 {
             // Each step of a round allocates as in the round before, on top of one round's amount more.
@@ -305,7 +308,8 @@ mod tests {
             memory.decodes = 7;
             rows.iter().for_each(|tokens| memory.join(*tokens));
             let steps = memory.decodes_that_fit(most);
-            let (mut stepped, mut sum) = (memory.clone(), 0);
+            let mut stepped = memory.clone();
+            let mut sum = 0;
             for _ in 0..steps {
                 prop_assert!(stepped.decode_fits());
                 stepped.decode();
@@ -313,8 +317,8 @@ mod tests {
             }
             let mut leapt = memory.clone();
             prop_assert_eq!(leapt.repeat(steps), sum);
-            let of = |m: &Memory| (m.available, m.evictable(), m.decodes, m.spanned);
-            prop_assert_eq!(of(&leapt), of(&stepped));
+            let counts_of = |m: &Memory| (m.available, m.evictable(), m.decodes, m.spanned);
+            prop_assert_eq!(counts_of(&leapt), counts_of(&stepped));
             prop_assert!(steps == most || !stepped.decode_fits());
         }
     }

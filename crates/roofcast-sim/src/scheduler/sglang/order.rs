@@ -26,7 +26,8 @@ impl Scheduler {
             return self.longest_prefix_first();
         }
         if !prefixes && self.config.enable_priority_scheduling {
-            let (config, requests) = (&self.config, &self.requests);
+            let config = &self.config;
+            let requests = &self.requests;
             let key =
                 |id: &RequestId| (Reverse(config.urgency(requests[*id].priority)), requests[*id].entered);
             self.waiting.make_contiguous().sort_by_key(key);
@@ -41,16 +42,17 @@ impl Scheduler {
         for id in queue {
             let known = self.known(id);
             self.look(id, known);
-            let (found, host_hit) = (self.requests[id].found, self.requests[id].host_hit);
+            let device_hit = self.requests[id].found;
+            let host_hit = self.requests[id].host_hit;
             let mut last = false;
-            if found <= IN_BATCH_TOKENS {
+            if device_hit <= IN_BATCH_TOKENS {
                 self.trace(id, known);
                 last = others.find(&self.path).length >= IN_BATCH_TOKENS;
                 if !last {
                     others.insert(&self.path, 0);
                 }
             }
-            keys.push((last, Reverse(if last { 0 } else { (found + host_hit).min(known - 1) }), id));
+            keys.push((last, Reverse(if last { 0 } else { (device_hit + host_hit).min(known - 1) }), id));
         }
         keys.sort_by_key(|(last, found, _)| (*last, *found));
         self.waiting = keys.into_iter().map(|(_, _, id)| id).collect();

@@ -29,8 +29,11 @@ pub struct BatchResults {
 impl Scheduler {
     /// Processes the results of a batch.
     pub fn process(&mut self, step: &Step) -> BatchResults {
-        let (mut sampled, mut finished, mut ending) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut decoded, mut beyond) = (0, 0);
+        let mut sampled = Vec::new();
+        let mut finished = Vec::new();
+        let mut ending = Vec::new();
+        let mut decoded = 0;
+        let mut beyond = 0;
         if matches!(step.kind, ForwardMode::Decode | ForwardMode::Mixed) {
             let fresh =
                 step.extends.iter().filter(|e| self.requests[e.id].phase == RequestPhase::Running).count();
@@ -57,7 +60,9 @@ impl Scheduler {
                 beyond += self.finish(e.id);
                 finished.push(e.id);
             } else {
-                let (generated, output, bound) = (r.generated, r.output, r.bound);
+                let generated = r.generated;
+                let output = r.output;
+                let bound = r.bound;
                 if r.phase == RequestPhase::Running {
                     self.running.will_end(e.id, generated, output, bound);
                 }
@@ -89,9 +94,11 @@ impl Scheduler {
         if self.memory.tree.is_none() {
             return;
         }
-        let (pages, prompt) = (self.memory.floor(tokens), self.memory.floor(self.requests[id].input));
+        let pages = self.memory.floor(tokens);
+        let prompt = self.memory.floor(self.requests[id].input);
         self.trace(id, pages);
-        let (split, path) = (self.config.rules.splits_at_prompt, &mut self.path);
+        let split = self.config.rules.splits_at_prompt;
+        let path = &mut self.path;
         let Some(tree) = &mut self.memory.tree else { return };
         let (node, there) = tree.insert(path, self.requests[id].inserted);
         if split && 0 < prompt && prompt < pages {
@@ -122,10 +129,11 @@ impl Scheduler {
     /// Frees the pages that only this request holds, and the request's row.
     pub(super) fn free(&mut self, id: RequestId) {
         let r = &self.requests[id];
-        let own = self.memory.ceil(r.tokens) - r.shared;
-        let (node, shared) = (r.node, r.shared);
+        let own_slots = self.memory.ceil(r.tokens) - r.shared;
+        let node = r.node;
+        let shared = r.shared;
         self.memory.claim(shared, 0);
-        self.memory.available += own;
+        self.memory.available += own_slots;
         self.memory.unlock(node);
         self.rows_held -= 1;
         let r = &mut self.requests[id];

@@ -66,7 +66,8 @@ impl Scheduler {
 
     /// Stops a row's decoding and stores its counters in the request.
     pub(super) fn stop(&mut self, id: RequestId) {
-        let (generated, tokens) = (self.generated(id), self.tokens(id));
+        let generated = self.generated(id);
+        let tokens = self.tokens(id);
         let r = &mut self.requests[id];
         (r.generated, r.tokens) = (generated, tokens);
         self.memory.leave(tokens);
@@ -106,7 +107,8 @@ impl Scheduler {
             step.aborted.push(last);
         }
         self.running.drop_gone();
-        let (rows, requests) = (order.len() as u64, &self.requests);
+        let rows = order.len() as u64;
+        let requests = &self.requests;
         let generated = order.iter().map(|id| self.generated(*id)).sum();
         let bound = order.iter().map(|id| requests[*id].bound).sum();
         self.ratio.retracted(rows, generated, bound);

@@ -89,7 +89,8 @@ impl Running {
 
     /// Sorts requests into the order of the batch whose results have arrived.
     pub(super) fn sort_results(&mut self, ids: &mut [RequestId]) {
-        let (members, reordered) = (&self.members, std::mem::take(&mut self.reordered));
+        let members = &self.members;
+        let reordered = std::mem::take(&mut self.reordered);
         ids.sort_by_key(|id| if reordered { members[*id].former } else { members[*id].place });
     }
 
@@ -237,7 +238,8 @@ impl Running {
 
     /// Removes stopped rows from the order; returns true if there were any.
     pub(super) fn drop_gone(&mut self) -> bool {
-        let (members, any) = (&self.members, !self.gone.is_empty());
+        let members = &self.members;
+        let any = !self.gone.is_empty();
         if self.gone.len() > FEW {
             self.order.retain(|id| members[*id].stay > 0);
             self.gone.clear();

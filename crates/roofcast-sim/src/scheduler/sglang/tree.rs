@@ -98,9 +98,11 @@ impl Tree {
     /// newest stamp.
     pub(super) fn find(&mut self, path: &[Run]) -> Found {
         let whole = self.whole_pages(path);
-        let (mut found, mut length, mut at) = (Found::default(), 0, Cursor::default());
+        let mut match_so_far = Found::default();
+        let mut length = 0;
+        let mut at = Cursor::default();
         if whole == 0 {
-            return found;
+            return match_so_far;
         }
         let mut node = ROOT;
         while length < whole
@@ -111,28 +113,31 @@ impl Tree {
             let whole_child = common == self.nodes[child as usize].length;
             node = if whole_child { child } else { self.split(child, common) };
             if self.nodes[node as usize].on_device {
-                (found.node, found.length) = (node, length);
+                (match_so_far.node, match_so_far.length) = (node, length);
             }
             if !whole_child {
                 break;
             }
         }
-        (found.end, found.host) = (node, length - found.length);
+        (match_so_far.end, match_so_far.host) = (node, length - match_so_far.length);
         self.uses += 1;
-        let (mut depth, mut up) = (1, node);
+        let mut depth = 1;
+        let mut up = node;
         while up != ROOT {
             self.stamp(up, self.uses * DEPTHS - depth.min(DEPTHS - 1));
             up = self.nodes[up as usize].parent;
             depth += 1;
         }
-        found
+        match_so_far
     }
 
     /// Number of tokens at the beginning of `path` that are on the device, in whole pages; unlike [`Tree::find`], this
     /// leaves stamps unchanged.
     pub(super) fn holds(&self, path: &[Run]) -> u64 {
         let whole = self.whole_pages(path);
-        let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
+        let mut node = ROOT;
+        let mut length = 0;
+        let mut at = Cursor::default();
         while length < whole
             && let Some(&child) = self.children.get(&self.key(node, path, at))
             && self.nodes[child as usize].on_device
@@ -152,7 +157,9 @@ impl Tree {
     /// are on the device from now on.
     pub(super) fn insert(&mut self, path: &[Run], before: u64) -> (Node, u64) {
         let whole = self.whole_pages(path);
-        let (mut node, mut length, mut at) = (ROOT, 0, Cursor::default());
+        let mut node = ROOT;
+        let mut length = 0;
+        let mut at = Cursor::default();
         let mut there = 0;
         self.path.clear();
         while length < whole {
@@ -195,7 +202,8 @@ impl Tree {
 
     /// Inserts the first `length` tokens of `path`, in whole pages; `path` must be the path that was inserted last.
     pub(super) fn insert_head(&mut self, path: &[Run], length: u64) {
-        let (mut left, mut nodes) = (length, 0);
+        let mut left = length;
+        let mut nodes = 0;
         while let Some(node) = self.path.get(nodes)
             && left > 0
         {
@@ -217,7 +225,8 @@ impl Tree {
 
     /// Number of unlocked tokens from the root to `node`.
     pub(super) fn unlocked(&self, node: Node) -> u64 {
-        let (mut at, mut tokens) = (node, 0);
+        let mut at = node;
+        let mut tokens = 0;
         // A locked node has only locked ancestors.
         while at != ROOT && self.nodes[at as usize].locks == 0 {
             tokens += self.nodes[at as usize].length;
@@ -319,7 +328,9 @@ impl Tree {
         self.delist(node);
         let Slot { parent, locks, key, on_device, copy, .. } = self.nodes[node as usize];
         let whole = std::mem::take(&mut self.nodes[node as usize].runs);
-        let (mut upper, mut lower, mut at) = (Vec::new(), Vec::new(), Cursor::default());
+        let mut upper = Vec::new();
+        let mut lower = Vec::new();
+        let mut at = Cursor::default();
         at.take(&whole, length, |run| upper.push(run));
         at.take(&whole, u64::MAX, |run| lower.push(run));
         // The upper node replaces the lower one as child of the parent.
@@ -352,7 +363,9 @@ impl Tree {
 
     /// Adds a new node and registers it with its parent.
     fn add(&mut self, slot: Slot) -> Node {
-        let (key, parent, on_device) = (slot.key, slot.parent, slot.on_device);
+        let key = slot.key;
+        let parent = slot.parent;
+        let on_device = slot.on_device;
         let node = self.nodes.insert(slot) as Node;
         self.children.insert(key, node);
         let parent = &mut self.nodes[parent as usize];

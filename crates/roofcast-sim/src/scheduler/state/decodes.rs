@@ -138,11 +138,12 @@ impl Growing {
         let (times, rest) = if steps < block { (0, steps) } else { (steps / block, steps % block) };
         // The residue of the sequences that are full decreases by one with each later step, cyclically.
         let below = rest.min(from + 1);
-        let (first, around) = (from + 1 - below, rest - below);
-        let of = |range: std::ops::Range<u64>| -> u64 {
+        let first = from + 1 - below;
+        let around = rest - below;
+        let sequences_in = |range: std::ops::Range<u64>| -> u64 {
             self.residues[range.start as usize..range.end as usize].iter().sum()
         };
-        self.count * times + of(first..from + 1) + of(block - around..block)
+        self.count * times + sequences_in(first..from + 1) + sequences_in(block - around..block)
     }
 }
 
@@ -250,7 +251,8 @@ impl Decodes for Lockstep {
     fn new(groups: &Groups, reaches: &[u64]) -> Lockstep {
         let block = groups.block_size();
         let zeros = vec![0; reaches.len()];
-        let (seen, growth) = (zeros.clone(), zeros);
+        let seen = zeros.clone();
+        let growth = zeros;
         let growing: Vec<_> =
             groups.kinds().iter().map(|group| Growing::new(group, groups.block())).collect();
         let reaches: Vec<_> = reaches.iter().map(|most| WindowReach::new(*most)).collect();

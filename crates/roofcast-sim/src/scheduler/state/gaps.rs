@@ -29,11 +29,11 @@ impl<D: Decodes> State<D> {
             self.tally.itl.add_run(first, growth, steps, n);
         } else {
             let joined: u64 = self.joined.iter().map(|(_, count)| count).sum();
-            let one = self.clock + Ticks::from(first);
+            let first_end = self.clock + Ticks::from(first);
             for (last, count) in self.joined.drain(..) {
-                self.tally.itl.add(one - last, count);
+                self.tally.itl.add(first_end - last, count);
             }
-            self.tally.itl.add(one - self.decoded, n - joined);
+            self.tally.itl.add(first_end - self.decoded, n - joined);
             self.tally.itl.add_run(first + growth, growth, steps - 1, n);
         }
         self.decoded = end;

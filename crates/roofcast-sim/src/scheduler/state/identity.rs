@@ -51,9 +51,10 @@ impl Identity {
 
     /// Number of tokens of `prompt` that are in the pool, in whole blocks.
     pub(super) fn holds(&self, prompt: &Prompt) -> u64 {
-        let (tokens, mut found) = (Tokens::of_prompt(prompt), Path::default());
-        self.pool.find(tokens.runs(), tokens.len() / self.block, &mut found);
-        found.blocks * self.block
+        let tokens = Tokens::of_prompt(prompt);
+        let mut prefix = Path::default();
+        self.pool.find(tokens.runs(), tokens.len() / self.block, &mut prefix);
+        prefix.blocks * self.block
     }
 
     /// Adds a request to the queue.
@@ -69,11 +70,11 @@ impl Identity {
     /// Looks up the blocks of a request's `known` tokens except the last one; returns the number of cached tokens.
     pub(super) fn find(&mut self, id: SequenceId, known: u64) -> u64 {
         let full = known.saturating_sub(1) / self.block;
-        let held = &self.held[id as usize];
-        let shared = full.min(held.own_from / self.block);
-        self.pool.find(held.tokens.runs(), shared, &mut self.found);
+        let sequence = &self.held[id as usize];
+        let shared = full.min(sequence.own_from / self.block);
+        self.pool.find(sequence.tokens.runs(), shared, &mut self.found);
         if self.found.blocks == shared {
-            self.pool.find_own(&held.path, held.number, full - shared, &mut self.found);
+            self.pool.find_own(&sequence.path, sequence.number, full - shared, &mut self.found);
         }
         self.found.blocks * self.block
     }
@@ -86,20 +87,20 @@ impl Identity {
     /// Admits a request with its found blocks, and allocates blocks for `tokens` further tokens.
     pub(super) fn admit(&mut self, id: SequenceId, tokens: u64) {
         self.pool.hold(&mut self.found);
-        let held = &mut self.held[id as usize];
-        std::mem::swap(&mut held.path, &mut self.found);
-        held.blocks = held.path.blocks;
-        let filled = held.blocks * self.block + tokens;
+        let sequence = &mut self.held[id as usize];
+        std::mem::swap(&mut sequence.path, &mut self.found);
+        sequence.blocks = sequence.path.blocks;
+        let filled = sequence.blocks * self.block + tokens;
         self.extend(id, filled);
     }
 
     /// Allocates blocks for the first `filled` known tokens; the full ones can be found from now on.
     pub(super) fn extend(&mut self, id: SequenceId, filled: u64) {
-        let held = &mut self.held[id as usize];
-        let blocks = filled.div_ceil(self.block).max(held.blocks);
-        self.pool.take(blocks - held.blocks);
-        held.blocks = blocks;
-        held.name(filled / self.block, self.block, &mut self.pool);
+        let sequence = &mut self.held[id as usize];
+        let blocks = filled.div_ceil(self.block).max(sequence.blocks);
+        self.pool.take(blocks - sequence.blocks);
+        sequence.blocks = blocks;
+        sequence.name(filled / self.block, self.block, &mut self.pool);
     }
 
     /// Allocates `blocks` blocks for decodes.
@@ -110,15 +111,16 @@ impl Identity {
     /// Frees the `blocks` blocks of a sequence of `computed` tokens, of which `generated` or one more are output. When
     /// the sequence is admitted again, it finds the blocks that were not overwritten meanwhile.
     pub(super) fn leave(&mut self, id: SequenceId, blocks: u64, computed: u64, generated: u64) {
-        let held = &mut self.held[id as usize];
-        if held.own_from == u64::MAX && generated > held.generated {
-            let (segment, start) = (held.output_segment, held.generated);
-            held.tokens.push(Run { segment, start, length: generated - start });
-            held.generated = generated;
+        let sequence = &mut self.held[id as usize];
+        if sequence.own_from == u64::MAX && generated > sequence.generated {
+            let segment = sequence.output_segment;
+            let start = sequence.generated;
+            sequence.tokens.push(Run { segment, start, length: generated - start });
+            sequence.generated = generated;
         }
-        held.name((computed / self.block).min(blocks), self.block, &mut self.pool);
-        let blank = blocks - held.path.blocks;
-        self.pool.release(&mut held.path, blank);
+        sequence.name((computed / self.block).min(blocks), self.block, &mut self.pool);
+        let blank = blocks - sequence.path.blocks;
+        self.pool.release(&mut sequence.path, blank);
     }
 
     /// Removes a request that has left for good.

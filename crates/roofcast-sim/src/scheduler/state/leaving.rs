@@ -43,7 +43,8 @@ impl<D: Decodes> State<D> {
         } else {
             s.phase = Phase::Waiting;
             self.tally.recomputed_tokens += u64::from(std::mem::take(&mut s.computed));
-            let (key, number) = (s.arrival.key, s.arrival.number);
+            let key = s.arrival.key;
+            let number = s.arrival.number;
             self.waiting.push_front(id, key, number);
         }
         self.preempted(id);
@@ -86,7 +87,8 @@ impl<D: Decodes> State<D> {
                 let joined = self.joined.iter_mut().find(|(at, count)| *at == last && *count > 0);
                 joined.into_iter().for_each(|(_, count)| *count -= 1);
             }
-            let (grows, blocks) = (self.grows(), self.blocks(computed));
+            let grows = self.grows();
+            let blocks = self.blocks(computed);
             self.count_slack(id, computed);
             let s = &mut self.sequences[id as usize];
             s.computed = computed;
@@ -99,7 +101,8 @@ impl<D: Decodes> State<D> {
         }
         let s = &mut self.sequences[id as usize];
         let blocks = std::mem::take(&mut s.held);
-        let (computed, generated) = (u64::from(s.computed), u64::from(s.generated));
+        let computed = u64::from(s.computed);
+        let generated = u64::from(s.generated);
         self.give_back(id, blocks, computed, generated);
         decoding
     }
@@ -110,7 +113,8 @@ impl<D: Decodes> State<D> {
         let s = &mut self.sequences[id as usize];
         s.phase = Phase::Gone;
         s.preemptions += 1;
-        let (blocks, computed) = (std::mem::take(&mut s.held), u64::from(s.computed));
+        let blocks = std::mem::take(&mut s.held);
+        let computed = u64::from(s.computed);
         let generated = u64::from(s.arrival.output - 1);
         self.ending -= 1;
         self.dropped += 1;
@@ -129,7 +133,9 @@ impl<D: Decodes> State<D> {
     pub(crate) fn swap_in(&mut self) {
         let id = self.swapped.remove(0);
         let s = self.sequence(id);
-        let (computed, generated, order) = (s.computed, s.generated, self.orders + 1);
+        let computed = s.computed;
+        let generated = s.generated;
+        let order = self.orders + 1;
         let blocks = self.blocks(computed);
         self.free -= blocks;
         self.parked -= u64::from(computed);
@@ -203,7 +209,8 @@ impl<D: Decodes> State<D> {
     fn vacate(&mut self, id: SequenceId, generated: u32) {
         let s = &mut self.sequences[id as usize];
         s.phase = Phase::Gone;
-        let (blocks, computed) = (s.held, u64::from(s.computed));
+        let blocks = s.held;
+        let computed = u64::from(s.computed);
         self.give_back(id, blocks, computed, u64::from(generated));
         self.forget(id);
     }
@@ -239,7 +246,8 @@ impl<D: Decodes> State<D> {
         let s = &self.sequences[id as usize];
         let (from, to) = (u64::from(s.computed), u64::from(computed));
         let groups = &self.config.groups;
-        let (steps, block) = (u128::from(to - from), groups.block());
+        let steps = u128::from(to - from);
+        let block = groups.block();
         let tokens = sum_below(to) - sum_below(from);
         let spanned = groups.spanned_below(to) - groups.spanned_below(from);
         let (room, kept) = if !self.grows() {
@@ -253,9 +261,9 @@ impl<D: Decodes> State<D> {
         } else if groups.are_one() {
             (spanned * u128::from(block), tokens)
         } else {
-            let kept = groups.kept_below(to) - groups.kept_below(from);
-            self.tally.spread_steps += kept as i128 - tokens as i128;
-            (groups.room_below(to) - groups.room_below(from), kept)
+            let kept_tokens = groups.kept_below(to) - groups.kept_below(from);
+            self.tally.spread_steps += kept_tokens as i128 - tokens as i128;
+            (groups.room_below(to) - groups.room_below(from), kept_tokens)
         };
         self.tally.slack_steps += room - kept;
         self.tally.decoding_steps += to - from;

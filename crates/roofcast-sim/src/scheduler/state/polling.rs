@@ -167,7 +167,7 @@ mod tests {
             wait_tokens: 900,
             ..PollingConfig::default()
         });
-        let mut held = |tokens: u64| {
+        let mut holds = |tokens: u64| {
             polling.poll(Ticks::ZERO, false);
             polling.hold(1, tokens);
             let admits = polling.admits(Ticks::ZERO);
@@ -178,7 +178,7 @@ mod tests {
             }
             !admits
         };
-        assert_eq!([100, 900].map(&mut held), [true, false]);
-        assert_eq!([100, 100, 100, 100].map(&mut held), [true, true, false, true]);
+        assert_eq!([100, 900].map(&mut holds), [true, false]);
+        assert_eq!([100, 100, 100, 100].map(&mut holds), [true, true, false, true]);
     }
 }

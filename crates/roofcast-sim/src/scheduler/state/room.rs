@@ -104,7 +104,8 @@ impl<D: Decodes> State<D> {
     /// Largest number of decode steps, at most `steps`, for which the free blocks suffice; the `first` blocks of the
     /// first step are allocated already.
     fn affordable(&self, steps: u64, first: u64) -> u64 {
-        let (mut enough, mut too_many) = (1, steps);
+        let mut enough = 1;
+        let mut too_many = steps;
         while too_many - enough > 1 {
             let middle = enough + (too_many - enough) / 2;
             if self.decode_blocks(middle) - first <= self.free { enough = middle } else { too_many = middle }

@@ -128,16 +128,18 @@ impl Scheduler {
 
     /// Allocates blocks up to `end` for a request that waits with blocks, if there is room for all of its known tokens.
     pub(super) fn extend(&mut self, id: RequestId, end: u64) -> bool {
-        let (block, r) = (self.config.block_size, &self.requests[id]);
+        let block = self.config.block_size;
+        let r = &self.requests[id];
         let whole = if self.config.scheduler_reserve_full_isl { r.known().div_ceil(block) } else { 0 };
         let slots = self.config.slots(end).div_ceil(block);
-        let (mut needed, mut most) = (0, 0);
+        let mut needed = 0;
+        let mut needed_at_end = 0;
         for (table, window) in r.tables.iter().zip(&self.config.windows) {
-            let held = table.blocks.len() as u64;
-            needed += slots.saturating_sub(held);
-            most += whole.min(self.most_blocks(*window)).saturating_sub(held);
+            let held_blocks = table.blocks.len() as u64;
+            needed += slots.saturating_sub(held_blocks);
+            needed_at_end += whole.min(self.most_blocks(*window)).saturating_sub(held_blocks);
         }
-        if most.max(needed) + self.kept() > self.pool.free() {
+        if needed_at_end.max(needed) + self.kept() > self.pool.free() {
             return false;
         }
         for table in &mut self.requests[id].tables {
@@ -176,7 +178,8 @@ impl Scheduler {
     fn fits(&self, id: RequestId, rooms: &[Room], end: u64, reserved: u64) -> bool {
         let config = &self.config;
         let known = self.requests[id].known();
-        let (mut needed, mut whole) = (0, 0);
+        let mut needed = 0;
+        let mut whole = 0;
         for (room, window) in rooms.iter().zip(&config.windows) {
             needed += end.div_ceil(config.block_size).saturating_sub(room.start);
             whole +=
@@ -192,14 +195,14 @@ impl Scheduler {
 
     /// Takes the cached blocks, and allocates blocks for `tokens` tokens after `computed` ones.
     fn take_in(&mut self, id: RequestId, rooms: &[Room], (computed, tokens): (u64, u64)) {
-        let found: Vec<Vec<Block>> =
+        let hits_of_groups: Vec<Vec<Block>> =
             rooms.iter().enumerate().map(|(group, room)| self.found(id, group, room.hits.clone())).collect();
-        for ((found, room), group) in found.into_iter().zip(rooms).zip(0..) {
-            self.pool.hold(&found);
-            let below = room.start as usize - found.len();
+        for ((hits_of_groups, room), group) in hits_of_groups.into_iter().zip(rooms).zip(0..) {
+            self.pool.hold(&hits_of_groups);
+            let below = room.start as usize - hits_of_groups.len();
             let table = &mut self.requests[id].tables[group];
             table.blocks = vec![Block::MAX; below];
-            table.blocks.extend(found);
+            table.blocks.extend(hits_of_groups);
             (table.given_back, table.cached) = (below, room.start as usize);
         }
         let end = self.config.slots(computed + tokens).div_ceil(self.config.block_size);
@@ -240,11 +243,11 @@ impl Scheduler {
     pub(super) fn release(&mut self, id: RequestId) {
         let later = self.in_flight(id);
         for at in 0..self.requests[id].tables.len() {
-            let held = self.requests[id].tables[at].held().to_vec();
+            let held_blocks = self.requests[id].tables[at].held().to_vec();
             if later {
-                self.free_later(held);
+                self.free_later(held_blocks);
             } else {
-                self.pool.release(&held);
+                self.pool.release(&held_blocks);
             }
             let table = &mut self.requests[id].tables[at];
             *table = Table { former: std::mem::take(&mut table.blocks), ..Table::default() };
@@ -289,7 +292,8 @@ impl Scheduler {
     /// The largest number of blocks, up to `most`, for which all blocks within a window of the next token are cached.
     fn window_hit(&self, window: u64, most: usize, has: impl Fn(usize) -> bool) -> usize {
         let within = window.saturating_sub(1).div_ceil(self.config.block_size) as usize;
-        let (mut end, mut run) = (most, 0);
+        let mut end = most;
+        let mut run = 0;
         for index in (0..most).rev() {
             if !has(index) {
                 (end, run) = (index, 0);
@@ -328,7 +332,8 @@ impl Scheduler {
                 self.pool.cache(table.blocks[index], r.contents[group][index]);
             }
             if let Some(changes) = self.pool.changes().filter(|_| group == 0 && !new.is_empty()) {
-                let (owner, first) = (id as u64, new.start as u64);
+                let owner = id as u64;
+                let first = new.start as u64;
                 changes.push(Change::Stored { owner, first, contents: r.contents[0][new].to_vec() });
             }
             table.cached = table.cached.max(full);
@@ -338,7 +343,8 @@ impl Scheduler {
     /// Computes the contents of a request's first `count` blocks, as far as the tokens that their hashes cover are
     /// known; returns the number of these blocks.
     pub(super) fn name_contents(&mut self, id: RequestId, count: usize) -> usize {
-        let (block, ahead) = (self.config.block_size, self.config.hash_lookahead());
+        let block = self.config.block_size;
+        let ahead = self.config.hash_lookahead();
         let r = &mut self.requests[id];
         let count = count.min((r.known().saturating_sub(ahead) / block) as usize);
         let shared = (r.own_from.saturating_sub(ahead) / block) as usize;
@@ -362,7 +368,8 @@ impl Scheduler {
 /// and with full attention the holder of a block holds all blocks before it, so that no cached block follows an absent
 /// one.
 fn first_absent(count: usize, has: impl Fn(usize) -> bool) -> usize {
-    let (mut present, mut end) = (0, count);
+    let mut present = 0;
+    let mut end = count;
     while present < end {
         let middle = present + (end - present) / 2;
         if has(middle) { present = middle + 1 } else { end = middle }

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn versions_choose_rules() {
         let ends = |version| Rules::of(version).self_preemption_ends_pass;
-        let found = [None, Some("0.33.0"), Some("0.34"), Some("0.32.0"), Some("0.9.2"), Some("0.33.0rc1")];
-        assert_eq!(found.map(ends), [false, false, false, true, true, true]);
+        let versions = [None, Some("0.33.0"), Some("0.34"), Some("0.32.0"), Some("0.9.2"), Some("0.33.0rc1")];
+        assert_eq!(versions.map(ends), [false, false, false, true, true, true]);
     }
 }

@@ -106,7 +106,7 @@ impl Scheduler {
     /// Allocates the blocks of up to `steps` equal steps in their order; returns the number of steps that have blocks.
     fn grow_all(&mut self, steps: u64) -> u64 {
         let block = self.config.block_size;
-        let found = self.last_found();
+        let last_hits = self.last_found();
         // The next step in which each running request needs a block.
         let next = |(at, id): (usize, &RequestId)| {
             let r = &self.requests[*id];
@@ -119,8 +119,9 @@ impl Scheduler {
                 needs.pop();
                 together.push(at);
             }
-            let evicts = || self.pool.next_free().take(together.len()).any(|block| found.contains(&block));
-            if (together.len() as u64) > self.pool.free() || !found.is_empty() && evicts() {
+            let evicts =
+                || self.pool.next_free().take(together.len()).any(|block| last_hits.contains(&block));
+            if (together.len() as u64) > self.pool.free() || !last_hits.is_empty() && evicts() {
                 return step - 1;
             }
             for at in together.drain(..) {

@@ -54,6 +54,6 @@ fn prompts_are_computed_in_every_third_step_beside_decodes() {
     }
     let expected: [(usize, &[u64]); 7] =
         [(0, &[40]), (3, &[30]), (6, &[62]), (9, &[38]), (12, &[61]), (13, &[9, 52]), (15, &[18])];
-    let found = seen.iter().enumerate().filter(|(_, new)| !new.is_empty());
-    assert!(found.map(|(step, new)| (step, new.as_slice())).eq(expected), "{seen:?}");
+    let prompt_steps = seen.iter().enumerate().filter(|(_, new)| !new.is_empty());
+    assert!(prompt_steps.map(|(step, new)| (step, new.as_slice())).eq(expected), "{seen:?}");
 }

@@ -244,7 +244,8 @@ impl Scheduler {
             _ => {}
         }
         let r = &self.requests[id];
-        let (computed, known) = (r.computed, r.known());
+        let computed = r.computed;
+        let known = r.known();
         let wanted = (known - computed).min(pass.threshold.unwrap_or(u64::MAX));
         if !self.config.enable_chunked_prefill && wanted > pass.budget {
             return None;
@@ -347,10 +348,10 @@ impl Scheduler {
         let per = tier.config.blocks_per_chunk;
         let chunk = per as u64 * self.config.block_size;
         let computed = if r.finished { r.prompt_len.max(r.known() - 1) } else { r.computed };
-        let most = if tier.config.offload_prompt_only { r.prompt_len } else { r.known() };
-        let whole = (computed.min(r.known()).min(most) / chunk) as usize;
-        let held = state.tables.iter().map(Vec::len).min().unwrap_or(0);
-        let end = whole.min(held / per).min(r.contents[0].len() / per);
+        let offered_tokens = if tier.config.offload_prompt_only { r.prompt_len } else { r.known() };
+        let whole = (computed.min(r.known()).min(offered_tokens) / chunk) as usize;
+        let table_blocks = state.tables.iter().map(Vec::len).min().unwrap_or(0);
+        let end = whole.min(table_blocks / per).min(r.contents[0].len() / per);
         let content = |group: usize, index: usize| r.contents[group][(index + 1) * per - 1];
         let mut offered: Vec<StoredChunk> = Vec::new();
         for (group, window) in self.config.windows.iter().enumerate() {
@@ -358,7 +359,7 @@ impl Scheduler {
             let (from, to) = match window {
                 None => (state.next, end),
                 Some(window) => {
-                    let to = (computed.min(r.known() - 1).min(most) / chunk) as usize;
+                    let to = (computed.min(r.known() - 1).min(offered_tokens) / chunk) as usize;
                     let to = to.min(end);
                     (state.next.max(to.saturating_sub(window_chunks(*window, chunk))), to)
                 }

@@ -152,7 +152,8 @@ impl Axis {
 
 /// Minimum and maximum of `values`; 1 and 10 if there are none.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
+    let mut from = f64::INFINITY;
+    let mut to = f64::NEG_INFINITY;
     for value in values.filter(|v| v.is_finite()) {
         (from, to) = (from.min(value), to.max(value));
     }

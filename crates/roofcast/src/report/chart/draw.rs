@@ -94,7 +94,8 @@ struct Drawing<'a> {
 impl<'a> Drawing<'a> {
     fn of(chart: &'a Chart, left: f64, width: f64) -> Drawing<'a> {
         let side = chart.y.ticks(chart.height, |_| 22.0);
-        let (across, body) = (width - left - RIGHT, String::new());
+        let across = width - left - RIGHT;
+        let body = String::new();
         let mut drawing = Drawing { chart, width, left, top: 0.0, across, body, height: 0.0 };
         drawing.head();
         drawing.frame(&side);
@@ -152,7 +153,8 @@ impl<'a> Drawing<'a> {
     fn key(&mut self, key: LegendSample, (x, y): (f64, f64)) {
         match key {
             LegendSample::Line(hue, stroke) => {
-                let (dash, right) = (dash(stroke), x + KEY);
+                let dash = dash(stroke);
+                let right = x + KEY;
                 self.add(format_args!(
                     "<path d='M{x} {y}H{right}' class='l{hue}' stroke-width='2.2'{dash}/>\n"
                 ));
@@ -181,8 +183,12 @@ impl<'a> Drawing<'a> {
 
     /// Draws grid, ticks and axis titles.
     fn frame(&mut self, side: &[(f64, String)]) {
-        let (left, top, across, chart) = (self.left, self.top, self.across, self.chart);
-        let (bottom, right) = (top + chart.height, left + across);
+        let left = self.left;
+        let top = self.top;
+        let across = self.across;
+        let chart = self.chart;
+        let bottom = top + chart.height;
+        let right = left + across;
         for value in chart.x.minor() {
             let x = left + self.x(value);
             self.add(format_args!("<path d='M{x:.1} {top}V{bottom}' class='m'/>\n"));
@@ -191,8 +197,8 @@ impl<'a> Drawing<'a> {
             let y = top + self.y(value);
             self.add(format_args!("<path d='M{left} {y:.1}H{right}' class='m'/>\n"));
         }
-        let (middle, end) =
-            (format!("class='f{MUTED}' text-anchor='middle'"), format!("class='f{MUTED}' text-anchor='end'"));
+        let middle = format!("class='f{MUTED}' text-anchor='middle'");
+        let end = format!("class='f{MUTED}' text-anchor='end'");
         for (value, text) in chart.x.ticks(across, |text| width(text, SIZE) + 14.0) {
             let x = left + self.x(value);
             self.add(format_args!("<path d='M{x:.1} {top}V{bottom}' class='g'/>\n"));
@@ -211,7 +217,10 @@ impl<'a> Drawing<'a> {
 
     /// Draws lines and bands, clipped at the axes, and then points and labels, which may extend beyond the axes.
     fn contents(&mut self) {
-        let (left, top, across, height) = (self.left, self.top, self.across, self.chart.height);
+        let left = self.left;
+        let top = self.top;
+        let across = self.across;
+        let height = self.chart.height;
         self.add(format_args!(
             "<svg x='{left:.1}' y='{top:.1}' width='{across:.1}' height='{height}' overflow='hidden'>\n"
         ));
@@ -254,7 +263,8 @@ impl<'a> Drawing<'a> {
     fn stroke(&mut self, item: &Item) {
         match item {
             Item::Line { points, colour, stroke } => {
-                let (path, dash) = (self.path(points.iter().copied()), dash(*stroke));
+                let path = self.path(points.iter().copied());
+                let dash = dash(*stroke);
                 self.add(format_args!(
                     "<polyline points='{path}' class='l{colour}' stroke-width='2.2' stroke-linejoin='round'{dash}/>\n"
                 ));
@@ -278,13 +288,15 @@ impl<'a> Drawing<'a> {
                 ));
             }
             Item::Level { y, colour, .. } => {
-                let (y, right) = (self.y(*y), self.across);
+                let y = self.y(*y);
+                let right = self.across;
                 self.add(format_args!(
                     "<path d='M0 {y:.1}H{right:.1}' class='l{colour}' stroke-width='1.4' stroke-dasharray='5 3'/>\n"
                 ));
             }
             Item::Upright { x, colour, .. } => {
-                let (x, down) = (self.x(*x), self.chart.height);
+                let x = self.x(*x);
+                let down = self.chart.height;
                 self.add(format_args!(
                     "<path d='M{x:.1} 0V{down}' class='l{colour}' stroke-width='1.4' stroke-dasharray='5 3'/>\n"
                 ));
@@ -340,8 +352,10 @@ impl<'a> Drawing<'a> {
 
     /// All labels in their places; labels of bounds and levels are placed first.
     fn labels(&self) -> Vec<Placed> {
-        let (mut wanted, mut points) = (Vec::new(), Vec::new());
-        let (mut marks, mut strokes) = (Vec::new(), Vec::new());
+        let mut wanted = Vec::new();
+        let mut points = Vec::new();
+        let mut marks = Vec::new();
+        let mut strokes = Vec::new();
         let height = self.chart.height;
         for item in &self.chart.items {
             match item {
@@ -377,7 +391,8 @@ impl<'a> Drawing<'a> {
 /// Small rectangles along a line, for keeping labels off the line.
 fn beads(points: &[(f64, f64)]) -> Vec<Rect> {
     let along = |pair: &[(f64, f64)]| {
-        let ((x, y), (dx, dy)) = (pair[0], (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1));
+        let (x, y) = pair[0];
+        let (dx, dy) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
         let count = (dx.hypot(dy) / 5.0).ceil().clamp(1.0, 400.0);
         (0..count as usize).map(move |i| {
             let share = i as f64 / count;

@@ -38,7 +38,8 @@ impl Rect {
     fn crossed_by(&self, [from, to]: [(f64, f64); 2]) -> bool {
         (1..SAMPLES).any(|step| {
             let share = f64::from(step) / f64::from(SAMPLES);
-            let (x, y) = (from.0 + share * (to.0 - from.0), from.1 + share * (to.1 - from.1));
+            let x = from.0 + share * (to.0 - from.0);
+            let y = from.1 + share * (to.1 - from.1);
             (self.x..=self.x + self.w).contains(&x) && (self.y..=self.y + self.h).contains(&y)
         })
     }
@@ -116,7 +117,8 @@ impl Wanted {
         let spots = DISTANCES.iter().flat_map(|r| {
             (0..16).map(move |step| {
                 let angle = f64::from(step) * std::f64::consts::TAU / 16.0;
-                let (dx, dy) = (libm::cos(angle), libm::sin(angle));
+                let dx = libm::cos(angle);
+                let dy = libm::sin(angle);
                 let centre = (at.0 + dx * (r + w / 2.0), at.1 + dy * (r + HEIGHT / 2.0));
                 let rect = Rect { x: centre.0 - w / 2.0, y: centre.1 - HEIGHT / 2.0, w, h: HEIGHT };
                 let anchor = match dx {
@@ -236,7 +238,8 @@ mod tests {
     fn labels_in_a_row_have_a_gap_between_them() {
         let text = "8 × h100-sxm";
         let placed_with = |room: f64| {
-            let (first, height) = (2.0, HEIGHT + 1.0);
+            let first = 2.0;
+            let height = HEIGHT + 1.0;
             let second = first + 2.0 * (DISTANCES[0] + width(text, SIZE)) + room;
             let wanted = [first, second].map(|x| Wanted::point((x, height / 2.0), text, 0)).to_vec();
             place(wanted, &[], &[], second + 5.0, height).len()

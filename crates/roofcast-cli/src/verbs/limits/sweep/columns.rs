@@ -25,12 +25,12 @@ macro_rules! time {
             key: $key,
             is: |_| true,
             people: |p| {
-                let of: fn(&Point) -> f64 = $of;
-                time(of(p))
+                let figure: fn(&Point) -> f64 = $of;
+                time(figure(p))
             },
             plain: |p| {
-                let of: fn(&Point) -> f64 = $of;
-                of(p).to_string()
+                let figure: fn(&Point) -> f64 = $of;
+                figure(p).to_string()
             },
         }
     };

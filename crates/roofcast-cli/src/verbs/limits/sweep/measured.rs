@@ -10,7 +10,8 @@ use std::path::Path;
 /// Measured times of decode steps on the deployment of `asked`, by the value of the swept key.
 pub(super) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
     let deployment = &asked.machine.forecaster.deployment;
-    let (held, key) = (asked.machine.question, asked.keys.first().map(|(key, _)| *key));
+    let fixed = asked.machine.question;
+    let key = asked.keys.first().map(|(key, _)| *key);
     let engine = &deployment.engine;
     let same = |row: &Measurement| {
         row.kind == MeasurementKind::DecodeStep
@@ -21,11 +22,12 @@ pub(super) fn steps(path: &Path, asked: &Asked) -> Result<Vec<(u64, f64)>> {
     };
     let rows = measurement::read(&path.display().to_string(), &text(path)?)?;
     let at = |row: &Measurement| {
-        let (batch, context) = (row.concurrency.unwrap_or(1), row.context?);
+        let batch = row.concurrency.unwrap_or(1);
+        let context = row.context?;
         let value = match key? {
-            "batch" if context == held.context => batch,
-            "context" if batch == held.batch => context,
-            "position" if batch == held.batch => context.checked_sub(held.prefill)?,
+            "batch" if context == fixed.context => batch,
+            "context" if batch == fixed.batch => context,
+            "position" if batch == fixed.batch => context.checked_sub(fixed.prefill)?,
             _ => return None,
         };
         Some((value, row.measured.tpot_ms?))

@@ -146,13 +146,13 @@ fn times(groups: &[Group], along: &[Value], measured: &[(u64, f64)]) -> Vec<Swee
     }
     let settings = || groups.iter().flat_map(|g| &g.points).flatten().next().map(|p| p.compared.as_slice());
     if let Some(settings) = settings().filter(|settings| !settings.is_empty()) {
-        let of = |(at, group)| {
+        let curves_of = |(at, group)| {
             settings.iter().enumerate().map(move |(index, setting): (usize, _)| {
                 let time = |p: &Point| Some(p.compared.iter().find(|c| c.name == setting.name)?.forecast_ms);
                 curve(group, &setting.name, at * settings.len() + index, Look::Points, time)
             })
         };
-        all = groups.iter().enumerate().flat_map(of).collect();
+        all = groups.iter().enumerate().flat_map(curves_of).collect();
     }
     if !measured.is_empty() {
         let at = |value: &Value| {

@@ -95,7 +95,7 @@ impl Asked<'_> {
             let (_, cost) = self.price(forecaster)?;
             Some(Compared { name: name.clone(), forecast_ms: cost.forecast.ms() })
         };
-        let asked = self.question();
+        let question = self.question();
         let deployment = &self.machine.forecaster.deployment;
         let ranks =
             self.widened(deployment)?.map_or(deployment.parallelism.count(), |d| d.parallelism.count());
@@ -121,7 +121,7 @@ impl Asked<'_> {
             // A finished request frees `context` tokens, and one request finishes every output/batch steps.
             evicted_tokens_per_step: self
                 .output
-                .map(|output| (asked.batch * asked.context) as f64 / output as f64),
+                .map(|output| (question.batch * question.context) as f64 / output as f64),
             compared: self.machine.compared.iter().filter_map(compare).collect(),
         })
     }
@@ -132,15 +132,15 @@ impl Asked<'_> {
 
     /// The step's quantities, with the swept values applied.
     pub(super) fn question(&self) -> LimitsQuestion {
-        let held = self.machine.question;
-        let prefill = self.key("prefill").unwrap_or(held.prefill);
+        let fixed = self.machine.question;
+        let prefill = self.key("prefill").unwrap_or(fixed.prefill);
         // The token at a position attends to the prompt and to all output tokens up to itself.
         let behind = self.key("position").map(|position| prefill + position);
         LimitsQuestion {
-            batch: self.key("batch").unwrap_or(held.batch),
-            context: behind.or(self.key("context")).unwrap_or(held.context),
+            batch: self.key("batch").unwrap_or(fixed.batch),
+            context: behind.or(self.key("context")).unwrap_or(fixed.context),
             prefill,
-            ..held
+            ..fixed
         }
     }
 

@@ -52,7 +52,8 @@ pub(super) fn key(spec: &Spec, forecaster: &Forecaster, leap: bool) -> Result<St
 
 /// Runs the part of a sweep's cells that `args` selects, and stores them in `folder`.
 pub(super) fn run(space: &Space, asked: &SimulateArgs, folder: &Path) -> Result<ExitCode> {
-    let (args, output) = (&asked.cells, &asked.output);
+    let args = &asked.cells;
+    let output = &asked.output;
     for (flag, given) in [("--csv", output.csv), ("--svg", asked.svg.is_some())] {
         if given {
             let accepted = "it with `roofcast merge`, which prints the sweep";
@@ -65,7 +66,7 @@ pub(super) fn run(space: &Space, asked: &SimulateArgs, folder: &Path) -> Result<
     progress.at(0, numbers.len() as u64);
     let buffer = Buffer { cells: &cells, waiting: Mutex::new((Instant::now(), Vec::new())) };
     let limit = args.cell_time_limit.map(Duration::from_secs_f64);
-    let one = |number: &usize| -> Result<Done> {
+    let run_cell = |number: &usize| -> Result<Done> {
         if !progress.goes_on() {
             return Ok(Done::Interrupted);
         }
@@ -82,7 +83,7 @@ pub(super) fn run(space: &Space, asked: &SimulateArgs, folder: &Path) -> Result<
         progress.more(1);
         Ok(done)
     };
-    let done: Vec<Result<Done>> = space.pool()?.install(|| numbers.par_iter().map(one).collect());
+    let done: Vec<Result<Done>> = space.pool()?.install(|| numbers.par_iter().map(run_cell).collect());
     buffer.flush()?;
     drop(progress);
     let done = done.into_iter().collect::<Result<Vec<Done>>>()?;
@@ -127,8 +128,8 @@ fn simulated(
     let mut watch = |_, _| {
         // Finished cells are written during a long cell, so that they are not lost if the process ends. If writing
         // fails, the run ends, and the last write reports the error.
-        let kept = buffer.keep_if_due().is_ok();
-        kept && progress.goes_on() && limit.is_none_or(|limit| began.elapsed() < limit)
+        let is_kept = buffer.keep_if_due().is_ok();
+        is_kept && progress.goes_on() && limit.is_none_or(|limit| began.elapsed() < limit)
     };
     let simulation = space.simulate(cell, &mut watch)?;
     if simulation.interrupted {
@@ -237,31 +238,31 @@ impl Points<'_> {
 
 /// Prints the document of the whole sweep from the stored cells, as a single process would print it.
 pub(super) fn merge(space: &Space, args: &SimulateArgs, folder: &Path) -> Result<ExitCode> {
-    let asked = &args.cells;
+    let flags = &args.cells;
     let cells = Cells::open(folder)?;
     let keys = space.pool()?.install(|| {
-        let one = |(number, values): (usize, &Vec<Value>)| {
+        let cell_key = |(number, values): (usize, &Vec<Value>)| {
             let cell = space.cell(values)?;
             Ok((number, key(&cell.scenario.spec, &cell.forecaster, space.leap)?))
         };
-        space.points.par_iter().enumerate().map(one).collect::<Result<Vec<(usize, String)>>>()
+        space.points.par_iter().enumerate().map(cell_key).collect::<Result<Vec<(usize, String)>>>()
     })?;
     let (there, absent): (Vec<_>, Vec<_>) =
         keys.into_iter().partition(|(_, key)| cells.answer(key).is_some());
     let missing: Vec<usize> = absent.into_iter().map(|(number, _)| number).collect();
     let all = space.points.len();
-    if asked.missing {
+    if flags.missing {
         show::json("roofcast/merge-missing/1", &Missing { cells: all, missing })?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(first) = missing.first().filter(|_| !asked.partial) {
-        let found = format!(
+    if let Some(first) = missing.first().filter(|_| !flags.partial) {
+        let gap = format!(
             "{} of {all} cells missing, the first is {}",
             missing.len(),
             space.named(&space.points[*first])
         );
         let accepted = "every cell of the sweep; or --partial";
-        return Err(Error::field(folder.display(), "cells", found, accepted).into());
+        return Err(Error::field(folder.display(), "cells", gap, accepted).into());
     }
     let interrupted = !missing.is_empty();
     let points = Points { space, cells: &cells, there: &there };

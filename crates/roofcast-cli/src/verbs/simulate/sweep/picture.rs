@@ -54,7 +54,8 @@ pub(super) fn of(dimensions: &[Dimension], runs: &[Run]) -> SweepPicture {
         Some(dashed) => format!("{title}; {dashed}"),
         None => title.to_owned(),
     };
-    let (quantiles, good) = (Some("p50, dashed: p99"), judged.then_some("dashed: within the SLO"));
+    let quantiles = Some("p50, dashed: p99");
+    let good = judged.then_some("dashed: within the SLO");
     let panel = |name: &str, dashed, quantity, curves, most| Panel {
         title: title(name, dashed),
         quantity,
@@ -115,7 +116,7 @@ fn each(groups: &[Group], name: &str, look: Look, of: fn(&Simulation) -> Option<
 
 /// Curves of the median and the 99th percentile of a latency for each group.
 fn latency(groups: &[Group], of: fn(&RunSummary) -> [f64; 2]) -> Vec<SweepCurve> {
-    let one = |group: &Group| {
+    let curves_of = |group: &Group| {
         let at = |index: usize| group.runs.iter().map(move |run| Some(of(&run.simulation.summary)[index]));
         match group.name.as_str() {
             "" => [
@@ -128,5 +129,5 @@ fn latency(groups: &[Group], of: fn(&RunSummary) -> [f64; 2]) -> Vec<SweepCurve>
             ],
         }
     };
-    groups.iter().flat_map(one).collect()
+    groups.iter().flat_map(curves_of).collect()
 }

@@ -64,11 +64,11 @@ fn spans(runs: &[Run]) -> String {
             None => lines.push((line, vec![run.name()])),
         }
     }
-    let of = |values: &[String]| {
+    let where_held = |values: &[String]| {
         if values.len() == runs.len() { String::new() } else { format!(", at {}", values.join("; ")) }
     };
     let text = |(line, values): &(String, Vec<String>)| {
-        table::line(&format!("80 % interval of the means{}: {line}", of(values)))
+        table::line(&format!("80 % interval of the means{}: {line}", where_held(values)))
     };
     lines.iter().map(text).collect()
 }
@@ -76,7 +76,8 @@ fn spans(runs: &[Run]) -> String {
 /// External fragmentation and block-table traffic, for runs that have either.
 fn caches(keys: &[&str], runs: &[Run]) -> String {
     let all = || runs.iter().map(|run| run.simulation.kv_cache);
-    let (gaps, tables) = (all().any(|k| k.external_fragmentation > 0.0), all().any(|k| k.tables.is_some()));
+    let gaps = all().any(|k| k.external_fragmentation > 0.0);
+    let tables = all().any(|k| k.tables.is_some());
     if !gaps && !tables {
         return String::new();
     }
@@ -101,7 +102,8 @@ fn caches(keys: &[&str], runs: &[Run]) -> String {
 
 /// The row of a run for people; `judged` is true if there is an SLO, `powered` if the power of an accelerator is known.
 fn shown(run: &Run, judged: bool, powered: bool) -> Vec<String> {
-    let (sum, s) = (&run.simulation.summary, &run.simulation);
+    let sum = &run.simulation.summary;
+    let s = &run.simulation;
     let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
     let tpot = |v: f64| if sum.tpot.count == 0 { "–".to_owned() } else { significant(v) };
     let mut row: Vec<String> = run.values.iter().map(word).collect();

@@ -149,7 +149,8 @@ impl Tree {
 
     /// Copies a node and its ancestors without a host copy to the host, ancestors first, until the host is full.
     fn back_up(&mut self, node: Node) {
-        let (mut chain, mut up) = (Vec::new(), node);
+        let mut chain = Vec::new();
+        let mut up = node;
         while up != ROOT && !self.nodes[up as usize].copy.there {
             chain.push(up);
             up = self.nodes[up as usize].parent;
@@ -185,7 +186,8 @@ impl Tree {
 
     /// Number of tokens before a node on its path.
     fn start(&self, node: Node) -> u64 {
-        let (mut start, mut up) = (0, self.nodes[node as usize].parent);
+        let mut start = 0;
+        let mut up = self.nodes[node as usize].parent;
         while up != ROOT {
             start += self.nodes[up as usize].length;
             up = self.nodes[up as usize].parent;
@@ -209,7 +211,8 @@ impl Tree {
     /// device are the last to lose their host copies.
     fn give_up_duplicates(&mut self, tokens: u64) -> u64 {
         let Some(host) = self.host.as_mut().filter(|host| host.writes_back()) else { return 0 };
-        let (mut freed, mut gone) = (0, Vec::new());
+        let mut freed = 0;
+        let mut gone = Vec::new();
         for spares_leaves in [true, false] {
             for (&place, &node) in &host.duplicates {
                 if freed >= tokens {
@@ -252,7 +255,8 @@ impl Tree {
     /// Removes a leaf from the device. If it has no host copy, `write_back` copies it now; with the other policies its
     /// KV is lost.
     pub(super) fn leave_device(&mut self, leaf: Node) {
-        let (length, there) = (self.nodes[leaf as usize].length, self.nodes[leaf as usize].copy.there);
+        let length = self.nodes[leaf as usize].length;
+        let there = self.nodes[leaf as usize].copy.there;
         let writes_back = self.host.as_ref().is_some_and(Host::writes_back);
         let number = if !there && writes_back { self.copy(leaf) } else { None };
         let Some(host) = &mut self.host else { return };
@@ -296,7 +300,8 @@ impl Tree {
         host.loads += 1;
         host.loading.0.push((end, host.loads));
         let number = if host.writes_back() { host.loads } else { 0 };
-        let (mut chain, mut up) = (Vec::new(), end);
+        let mut chain = Vec::new();
+        let mut up = end;
         while !self.nodes[up as usize].on_device {
             self.nodes[up as usize].copy.loading = number;
             chain.push(up);
@@ -358,7 +363,8 @@ impl Tree {
 
 /// Number of tokens in all parts of a node that belong to one copy.
 fn part(nodes: &[Slot], node: Node, number: u64) -> u64 {
-    let (mut tokens, mut up) = (0, node);
+    let mut tokens = 0;
+    let mut up = node;
     while nodes[up as usize].copy.storing == number {
         tokens += nodes[up as usize].length;
         up = nodes[up as usize].parent;

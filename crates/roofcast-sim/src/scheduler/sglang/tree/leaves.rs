@@ -63,7 +63,8 @@ impl Tree {
     /// leaf.
     pub(super) fn enlist(&mut self, node: Node, near: Node) {
         let slot = &self.nodes[node as usize];
-        let (belongs, stamp) = (slot.belongs(), slot.stamp);
+        let belongs = slot.belongs();
+        let stamp = slot.stamp;
         if slot.listed == belongs {
             return;
         }

@@ -87,7 +87,7 @@ proptest! {
     ) {
         let mut tree = Tree::new(page, None);
         let mut there: BTreeSet<Vec<Token>> = BTreeSet::new();
-        let mut held: Vec<(Node, Vec<Token>)> = Vec::new();
+        let mut locked_nodes: Vec<(Node, Vec<Token>)> = Vec::new();
         let step = page as usize;
         for (what, path, number) in moves {
             let all = tokens(&path, page);
@@ -101,13 +101,14 @@ proptest! {
                 1 => {
                     let Found { node, length, .. } = tree.find(&path);
                     prop_assert_eq!(length, longest as u64);
-                    let (free, before) = (tree.unlocked(node), tree.evictable());
+                    let free = tree.unlocked(node);
+                    let before = tree.evictable();
                     tree.lock(node);
                     prop_assert_eq!(before - tree.evictable(), free);
-                    held.push((node, all[..longest].to_vec()));
+                    locked_nodes.push((node, all[..longest].to_vec()));
                 }
-                2 if !held.is_empty() => {
-                    let (node, _) = held.swap_remove(number % held.len());
+                2 if !locked_nodes.is_empty() => {
+                    let (node, _) = locked_nodes.swap_remove(number % locked_nodes.len());
                     let before = tree.evictable();
                     tree.unlock(node);
                     prop_assert_eq!(tree.unlocked(node), tree.evictable() - before);
@@ -125,14 +126,14 @@ proptest! {
                 }
             }
             prop_assert_eq!(there.len() as u64 * page, tree.tokens);
-            let locked: BTreeSet<&[Token]> = held
+            let locked: BTreeSet<&[Token]> = locked_nodes
                 .iter()
                 .flat_map(|(_, p)| (step..=p.len()).step_by(step).map(|n| &p[..n]))
                 .collect();
             prop_assert_eq!(tree.tokens - tree.evictable(), locked.len() as u64 * page);
             prop_assert!(locked.iter().all(|prefix| there.contains(*prefix)));
         }
-        held.into_iter().for_each(|(node, _)| tree.unlock(node));
+        locked_nodes.into_iter().for_each(|(node, _)| tree.unlock(node));
         while tree.evict().is_some() {}
         prop_assert_eq!((tree.tokens, tree.nodes.held()), (0, 1));
     }

@@ -32,7 +32,8 @@ impl Decodes for Each {
 
     fn new(groups: &Groups, reaches: &[u64]) -> Each {
         let zeros = vec![0; reaches.len()];
-        let (seen, growth) = (zeros.clone(), zeros);
+        let seen = zeros.clone();
+        let growth = zeros;
         Each { groups: groups.clone(), reaches: reaches.to_vec(), all: Vec::new(), seen, growth }
     }
 

@@ -70,11 +70,13 @@ impl Scheduler {
         let windowed = self.config.windows.iter().any(Option::is_some);
         let per = tier.config.blocks_per_chunk;
         let chunk = per as u64 * self.config.block_size;
-        let most = (if windowed { known - 1 } else { known }).min((r.contents[0].len() / per) as u64 * chunk);
-        if most < local + chunk {
+        let lookup_limit =
+            (if windowed { known - 1 } else { known }).min((r.contents[0].len() / per) as u64 * chunk);
+        if lookup_limit < local + chunk {
             return External::Sync(0);
         }
-        let (first, end) = ((local / chunk) as usize, (most / chunk) as usize);
+        let first = (local / chunk) as usize;
+        let end = (lookup_limit / chunk) as usize;
         let content = |(group, index): (usize, usize)| r.contents[group][(index + 1) * per - 1];
         let of_first_group = |index| content((0, index));
         let earlier = state.run.take();
@@ -90,8 +92,8 @@ impl Scheduler {
             state.run = Some(run);
         }
         let alone = self.config.windows.len() == 1 && !windowed;
-        let found = |at| tier.host.residence(content(at)) != Residence::Absent;
-        let last = if alone { run.end } else { agreed(&self.config.windows, first..end, chunk, found) };
+        let is_resident = |at| tier.host.residence(content(at)) != Residence::Absent;
+        let last = if alone { run.end } else { agreed(&self.config.windows, first..end, chunk, is_resident) };
         let needed = || needed(&self.config.windows, first..last, chunk).map(content);
         let stores = |content| tier.host.residence(content) == Residence::Storing;
         let waits = if alone { run.ready < run.end } else { needed().any(stores) };
@@ -126,7 +128,8 @@ impl Scheduler {
         let (Some(tier), r) = (&mut self.tier, &self.requests[id]) else { return };
         let per = tier.config.blocks_per_chunk;
         let chunk = per as u64 * self.config.block_size;
-        let (first, last) = ((local / chunk) as usize, (local + tokens).div_ceil(chunk) as usize);
+        let first = (local / chunk) as usize;
+        let last = (local + tokens).div_ceil(chunk) as usize;
         let at = needed(&self.config.windows, first..last, chunk);
         let chunks: Vec<Chunk> =
             at.map(|(group, index)| (index as u32, r.contents[group][(index + 1) * per - 1])).collect();
@@ -170,7 +173,8 @@ fn agreed(
         }
         for (group, window) in windows.iter().enumerate() {
             let Some(window) = window else { continue };
-            let (mut run, within) = (0, window_chunks(*window, chunk));
+            let mut run = 0;
+            let within = window_chunks(*window, chunk);
             for index in (range.start..end).rev() {
                 if run >= within {
                     break;
