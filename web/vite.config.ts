@@ -15,6 +15,6 @@ export default defineConfig({
       },
     },
   },
-  // `npm run dev` beside `roofcast serve`.
-  server: { proxy: { "/api": "http://127.0.0.1:7663" } },
+  // `npm run dev` beside `roofcast serve`, which answers only requests whose origin is their host.
+  server: { proxy: { "/api": { target: "http://127.0.0.1:7663", changeOrigin: false } } },
 });

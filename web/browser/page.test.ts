@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { address, cli, drop, open, root, run, serve, settled, shell, shot, start, type Served } from "./server";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-const SMALL_PLAN = "chips=h100-sxm,l4&most=2&rate=1&input=200&output=50&spread=fixed&proof=300";
+const SMALL_PLAN = "chips=h100-sxm,l4&most=2&rate=1&input=200&output=50&proof=300";
 const VIEWS: readonly (readonly [string, string])[] = [
   ["limits", "#limits?open=time,memory,operators,sources,sweep,link"],
   ["capacity", "#capacity?hardware=rtx-4090&host=8&crowd=100&open=lengths,tiers,start,link"],
@@ -55,6 +55,18 @@ async function violations(page: Page): Promise<string[]> {
   });
 }
 
+/** Titles, cells and texts of charts that end outside the screen or their own box. */
+const cut = (page: Page): Promise<string[]> =>
+  page.evaluate(() => {
+    const outside = (e: Element) => {
+      const { left, right } = e.getBoundingClientRect();
+      const box = e.closest(".measured")?.getBoundingClientRect() ?? { left: 0, right: document.documentElement.clientWidth };
+      return left < box.left - 1 || right > box.right + 1 || (e instanceof HTMLElement && e.scrollWidth > e.clientWidth + 1);
+    };
+    const all = [...document.querySelectorAll("#main h3, #main summary, .deployment, .facts dd, .about, #main td, .chart text, .drawn svg text, .field label, .key li")];
+    return all.filter((e) => e.checkVisibility() && outside(e)).map((e) => `${e.tagName} ${e.textContent ?? ""}`);
+  });
+
 describe("every view", () => {
   for (const [name, hash] of VIEWS) {
     it(`${name} renders without a complaint at three widths and in both themes, asks nobody else, and axe finds nothing`, async () => {
@@ -63,11 +75,12 @@ describe("every view", () => {
       expect(await page.locator("[role=alert]").count()).toBe(0);
       expect(await page.locator("nav a[aria-current]").textContent()).toBe(name[0]?.toUpperCase() + name.slice(1));
       for (const theme of ["light", "dark"]) {
-        for (const width of [380, 760, 1280]) {
+        for (const width of [390, 760, 1280]) {
           await page.setViewportSize({ width, height: 900 });
           await page.waitForTimeout(100);
           // Nothing is wider than the screen.
           expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
+          if (width === 390) expect(await cut(page)).toEqual([]);
           await shot(page, `${name}-${width}-${theme}`);
           if (width !== 760) expect(await violations(page)).toEqual([]);
         }
@@ -153,6 +166,108 @@ describe("limits", () => {
   });
 });
 
+describe("numbers", () => {
+  it("are read as flags are, and what is none is refused at its control", async () => {
+    const { page, faults, close } = await open(browser, at("#limits?batch=8k"));
+    await settled(page);
+    const limits = (batch: string) => cli(["limits", "--model", "meta-llama/Llama-3.1-8B-Instruct", "--hardware", "h100-sxm", "--batch", batch, "--context", "4096"]) as { decode: Record<string, number> };
+    const answer = limits("8k").decode["limit_with_communication_ms"];
+    expect(answer).toBe(limits("8000").decode["limit_with_communication_ms"]);
+    expect(await shown(page, "#limit")).toBe(answer);
+    const batch = page.getByLabel("Batch, as a number");
+    await batch.fill("4O");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("alert").textContent()).toBe('Batch is "4O"; accepted: a whole number from 1 to 2^30, as 4096 or 8k');
+    expect(await batch.getAttribute("aria-invalid")).toBe("true");
+    // The answer before stays, and is that of 8000.
+    expect(await shown(page, "#limit")).toBe(answer);
+    await batch.fill("40");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => shown(page, "#limit")).toBe(limits("40").decode["limit_with_communication_ms"]);
+    expect(await page.getByRole("alert").count()).toBe(0);
+    expect(faults.filter((fault) => !fault.includes("400"))).toEqual([]);
+    await close();
+  });
+
+  it("of traffic are, too", async () => {
+    const { page, close } = await open(browser, at("#serve?requests=0.1k&input=1K&output=50&ttft=2s&open=link"));
+    await settled(page);
+    const told = shell((await page.locator(".command pre").first().textContent()) ?? "") as Record<string, number>;
+    expect(told["total_input_tokens"]).toBe(100 * 1024);
+    expect(await shown(page, "[data-figure=mean_ttft_ms]")).toBe(told["mean_ttft_ms"]);
+    expect(await page.locator(".command pre").nth(1).textContent()).toContain('input_len = "1K"');
+    await page.getByLabel("Prompt length").fill("4O");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: /Run/ }).click();
+    await page.getByRole("alert").waitFor();
+    expect(await page.getByRole("alert").textContent()).toBe('Prompt length is "4O"; accepted: a whole number, as 4096 or 8k');
+    expect(await page.getByLabel("Prompt length").getAttribute("aria-invalid")).toBe("true");
+    await close();
+  });
+});
+
+it("a link with what means nothing here says so", async () => {
+  const { page, faults, close } = await open(browser, at("#limits?batch=8&btach=9&pareto=yes"));
+  await settled(page);
+  expect(await page.locator("#unknown").textContent()).toContain("btach=9, pareto=yes");
+  await page.locator("nav a", { hasText: "Capacity" }).click();
+  await settled(page);
+  expect(await page.locator("#unknown").count()).toBe(0);
+  expect(faults).toEqual([]);
+  await close();
+});
+
+describe("the question that nobody changed", () => {
+  const load = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--input-len", "1000", "--output-len", "250", "--rate", "10"];
+
+  it("of a run has the figures of the command line with the same words", async () => {
+    const { page, faults, close } = await open(browser, at("#serve"));
+    await settled(page);
+    const told = cli(["simulate", "--hardware", "h100-sxm", ...load]) as Record<string, number>;
+    expect(await shown(page, "[data-figure=mean_ttft_ms]")).toBe(told["mean_ttft_ms"]);
+    expect(await shown(page, "[data-figure=request_throughput]")).toBe(told["request_throughput"]);
+    expect(await page.locator(".question").textContent()).toContain("10.00 requests/s, 1000 prompt and 250 output tokens each");
+    // The spread is in sight, and lengths are alike.
+    expect(await page.getByLabel("Spread of lengths").isVisible()).toBe(true);
+    expect(await page.getByLabel("Spread of lengths").inputValue()).toBe("fixed");
+    expect(faults).toEqual([]);
+    await close();
+  });
+
+  it("of a plan has the best of the command line with the same words", async () => {
+    const { page, faults, close } = await open(browser, at("#plan?chips=h100-sxm,l40s&most=2&proof=1000&open=ranked"));
+    await settled(page);
+    const told = cli(["plan", "--hardware", "h100-sxm,l40s", "--max-accelerators", "2", "--requests", "1000", ...load]) as { best: Record<string, number>; ranked: { chance: number }[] };
+    expect(await shown(page, "[data-figure=cost_per_hour]")).toBe(told.best["cost_per_hour"]);
+    const chances = await page.getByRole("region", { name: /best first/ }).locator("tbody tr td:nth-child(2)").allTextContents();
+    expect(chances.map((text) => Number.parseFloat(text)).map(Math.round)).toEqual(told.ranked.map((d) => Math.round(100 * d.chance)));
+    expect(faults).toEqual([]);
+    await close();
+  });
+});
+
+describe("traffic", () => {
+  for (const [name, asked, words] of [
+    ["conversations", "load=talks&users=4&turns=3&think=500ms&requests=60&input=300&output=40", ["4 conversations at a time", "3 turns a conversation", "0.50"]],
+    ["conversations at a rate", "load=talk-rate&rate=2&turns=2&requests=60&input=300&output=40", ["2.00 conversations/s", "2 turns a conversation"]],
+    ["users who think", "load=users&users=4&think=2&requests=60&input=300&output=40", ["4 users who think 2.00 s"]],
+    ["shared prefixes", "shared=1k&prefixes=2&sharing=0.5&requests=60&input=300&output=40", ["1,000 tokens shared of 2 prefixes by 50 %"]],
+    ["an offline job", "load=offline&requests=60&input=300&output=40", ["60 requests, all at the start"]],
+  ] as const) {
+    it(`of ${name} is asked, with the figures of the command it shows`, async () => {
+      const { page, faults, close } = await open(browser, at(`#serve?${asked}&open=link`));
+      await settled(page);
+      const told = shell((await page.locator(".command pre").first().textContent()) ?? "") as Record<string, number>;
+      expect(await shown(page, "[data-figure=mean_ttft_ms]")).toBe(told["mean_ttft_ms"]);
+      const question = await page.locator(".question").textContent();
+      for (const word of words) expect(question).toContain(word);
+      expect(faults).toEqual([]);
+      await close();
+    });
+  }
+});
+
 describe("capacity", () => {
   it("is that of the command it shows", async () => {
     const { page, faults, close } = await open(browser, at("#capacity?context=2048&batch=8&host=32&storage=500&crowd=1000&over=200&open=tiers,link"));
@@ -179,12 +294,24 @@ describe("capacity", () => {
     expect(await page.locator("#starts").textContent()).toBe("no");
     const longest = /max_model_len up to (\d+)/.exec((await page.locator("#refusal").textContent()) ?? "")?.[1] ?? "";
     await page.getByText("More: formats").click();
-    await page.getByLabel("max_model_len").fill(longest);
+    await page.getByLabel("engine.max_model_len").fill(longest);
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.getElementById("starts")?.textContent === "yes");
     expect(await page.locator("#refusal").count()).toBe(0);
     await close();
   });
+});
+
+it("memory ends where the card does", async () => {
+  const { page, close } = await open(browser, at("#capacity?model=meta-llama/Llama-3.1-70B-Instruct&hardware=h100-sxm"));
+  await settled(page);
+  const bar = page.locator("svg", { has: page.locator(".card-end") }).first();
+  expect(await bar.getAttribute("aria-label")).toMatch(/weights 141 GB, .*; end of the card, 85.9 GB$/);
+  const [mark, width] = [Number(await page.locator(".card-end").first().getAttribute("x1")), Number(await bar.getAttribute("width"))];
+  // 85.9 GB of at least 141 GB.
+  expect(mark / width).toBeGreaterThan(0.5);
+  expect(mark / width).toBeLessThan(0.61);
+  await close();
 });
 
 describe("a run", () => {
@@ -250,14 +377,14 @@ describe("a sweep", () => {
 });
 
 it("a run is that of the command it shows, and two stand side by side", async () => {
-  const { page, faults, close } = await open(browser, at("#serve?requests=200&rate=4&input=300&output=60&ttft=1000&tpot=30&open=link,steps"));
+  const { page, faults, close } = await open(browser, at("#serve?requests=200&rate=4&input=300&output=60&spread=lognormal&ttft=1000&tpot=30&open=link,steps"));
   await settled(page);
   const command = await page.locator(".command pre").first().textContent();
   const answer = shell(command ?? "") as Record<string, number>;
   expect(await shown(page, "[data-figure=mean_ttft_ms]")).toBe(answer["mean_ttft_ms"]);
   expect(await shown(page, "[data-figure=request_throughput]")).toBe(answer["request_throughput"]);
   await page.getByText("Keep this run to compare").click();
-  await page.getByLabel("Rate").fill("8");
+  await page.getByLabel("Rate", { exact: true }).fill("8");
   await page.keyboard.press("Enter");
   await page.getByRole("button", { name: /Run/ }).click();
   await settled(page);
@@ -288,15 +415,31 @@ it("a plan is that of the command it shows, by any two quantities", async () => 
   const command = await page.locator(".command pre").first().textContent();
   const answer = shell(command ?? "") as { best: Record<string, number>; ranked: unknown[] };
   expect(await shown(page, "[data-figure=cost_per_hour]")).toBe(answer.best["cost_per_hour"]);
-  expect(command).toContain("search.prices={h100-sxm = 2.5, l4 = 0.5}");
+  expect(command).toContain("--price h100-sxm=2.5,l4=0.5");
   // The page's own prices are those of the answer: 0.5 dollars for each L4, 2.5 for each H100.
   const each = { l4: 0.5, "h100-sxm": 2.5 }[String(answer.best["accelerator"])] ?? 0;
   expect(answer.best["cost_per_hour"]).toBeCloseTo(each * Number(answer.best["count"]), 9);
   expect(await page.getByRole("region", { name: /best first/ }).locator("tbody tr").count()).toBe(answer.ranked.length);
   await page.getByLabel("Upward", { exact: true }).selectOption("megawatt");
-  await page.getByLabel("log upward").check();
+  await page.getByLabel("log upward").uncheck();
   expect(await page.locator(".dot").count()).toBe(answer.ranked.length);
-  await address(page, "y=megawatt&logy=1");
+  await address(page, "y=megawatt&logy=0");
+  expect(faults).toEqual([]);
+  await close();
+});
+
+it("the first picture of a plan has dollars upward, and its best is the lowest", async () => {
+  // One rtx-4090 meets the SLO as forecast, with a chance of 60 %; two are the best.
+  const { page, faults, close } = await open(browser, at("#plan?chips=rtx-4090&most=2&rate=3&proof=300&open=ranked"));
+  await settled(page);
+  expect(await page.locator(".picture .axis .name").nth(1).textContent()).toBe("price, $ an hour");
+  const heights = await page.locator(".dot:not(.faded) circle:first-child").evaluateAll((all) => all.map((e) => Number(e.getAttribute("cy"))));
+  const best = Number(await page.locator(".dot .ringed").getAttribute("cy"));
+  expect(best).toBe(Math.max(...heights));
+  expect(await page.locator(".dot.faded").count()).toBeGreaterThan(0);
+  expect(await page.locator(".key li").filter({ hasText: "faded: meets the SLO as forecast, with a chance below 80 %" }).count()).toBe(1);
+  const titles = await page.getByRole("region", { name: /best first/ }).locator("thead th").allTextContents();
+  expect(titles.slice(0, 3)).toEqual(["deployment", "chance", "$ an hour"]);
   expect(faults).toEqual([]);
   await close();
 });

@@ -1,7 +1,14 @@
 // Requests to the server, and long answers that arrive as lines of progress.
 
-/** A refusal by the server, with the server's message. */
-export class Refused extends Error {}
+import { Refused } from "./fields";
+
+/** A refusal as the server writes it. */
+interface Refusal {
+  error: string;
+  field?: string;
+}
+
+const refused = ({ error, field }: Refusal): Refused => new Refused(error, field ?? null);
 
 async function sent(path: string, body: unknown, signal?: AbortSignal): Promise<Response> {
   const raw = body instanceof Uint8Array;
@@ -19,8 +26,8 @@ async function sent(path: string, body: unknown, signal?: AbortSignal): Promise<
     throw new Refused("The server does not answer: is `roofcast serve` still running?");
   }
   if (!response.ok) {
-    const told = (await response.json().catch(() => null)) as { error?: string } | null;
-    throw new Refused(told?.error ?? `${response.status} ${response.statusText}`);
+    const told = (await response.json().catch(() => null)) as Refusal | null;
+    throw told ? refused(told) : new Refused(`${response.status} ${response.statusText}`);
   }
   return response;
 }
@@ -34,7 +41,7 @@ export interface Progress {
   all: number;
 }
 
-type Line<T> = { progress: Progress } | { answer: T } | { error: string };
+type Line<T> = { progress: Progress } | { answer: T } | Refusal;
 
 /** Splits `text` into complete lines and the rest after the last line end. */
 export function lines(text: string): [string[], string] {
@@ -55,7 +62,7 @@ export async function follow<T>(path: string, body: unknown, signal: AbortSignal
     for (const line of whole) {
       const said = JSON.parse(line) as Line<T>;
       if ("progress" in said) hear(said.progress);
-      else if ("error" in said) throw new Refused(said.error);
+      else if ("error" in said) throw refused(said);
       else return said.answer;
     }
   }

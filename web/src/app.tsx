@@ -39,7 +39,7 @@ const NAMES: Record<ViewName, [string, string]> = {
 /** The view that shows an answer; curves are shown by Plan. */
 const viewOf = ({ view }: Shown): ViewName => (view === "curves" ? "plan" : view);
 
-const EMPTY: Catalog = { models: [], accelerators: [], rented: [], workloads: [] };
+const EMPTY: Catalog = { models: [], accelerators: [], rented: [], workloads: [], recorded: [], flags: {} };
 
 function choices(answer: CatalogAnswer): Catalog {
   return {
@@ -50,6 +50,8 @@ function choices(answer: CatalogAnswer): Catalog {
       .sort((a, b) => b.bytes - a.bytes || a.id.localeCompare(b.id))
       .map((a) => [a.id, `${bytes(a.bytes)}, ${dollars(a.usd_per_hour)} an hour`]),
     workloads: answer.workloads.map((w) => [w.id, w.about]),
+    recorded: answer.workloads.filter((w) => w.rate !== null).map((w) => w.id),
+    flags: answer.flags,
   };
 }
 
@@ -84,10 +86,11 @@ function useTheme(): [Theme, () => void] {
 
 export function App({ shown }: { shown: Shown | null }): JSX.Element {
   const start = useMemo(() => {
-    const state = parse(location.hash);
-    return shown ? { ...state, view: viewOf(shown), open: state.open || "time,memory,operators" } : state;
+    const link = parse(location.hash);
+    return shown ? { ...link, state: { ...link.state, view: viewOf(shown), open: link.state.open || "time,memory,operators" } } : link;
   }, []);
-  const [state, setState] = useState<State>(start);
+  const [state, setState] = useState<State>(start.state);
+  const [unknown, setUnknown] = useState(start.unknown);
   const [catalog, setCatalog] = useState(EMPTY);
   const [error, setError] = useState<string | null>(null);
   const [theme, turn] = useTheme();
@@ -102,7 +105,11 @@ export function App({ shown }: { shown: Shown | null }): JSX.Element {
   }, [state]);
   useEffect(() => {
     if (shown) return;
-    const moved = () => setState(parse(location.hash));
+    const moved = () => {
+      const link = parse(location.hash);
+      setState(link.state);
+      setUnknown(link.unknown);
+    };
     addEventListener("hashchange", moved);
     ask<CatalogAnswer>("/api/catalog").then((answer) => setCatalog(choices(answer))).catch((e: unknown) => setError(String(e)));
     return () => removeEventListener("hashchange", moved);
@@ -129,6 +136,7 @@ export function App({ shown }: { shown: Shown | null }): JSX.Element {
         <h2 class="hidden">{NAMES[state.view][0]}</h2>
         <p class="about" ref={title}>{NAMES[state.view][1]}</p>
         {error ? <Failure error={error} /> : null}
+        {unknown.length ? <p class="failure" role="status" id="unknown">{`Parts of the link mean nothing here and are left out: ${unknown.join(", ")}.`}</p> : null}
         <View shown={shown} props={props} />
       </main>
       <footer>{shown ? "Written by roofcast --html. This file asks for nothing: all that it shows stands in it." : "Served by roofcast on this machine; nothing leaves it. The address of this page reproduces what it shows."}</footer>

@@ -4,7 +4,8 @@ export interface CatalogAnswer {
   version: string;
   models: EntryLine[];
   accelerators: EntryLine[];
-  workloads: Traffic[];
+  workloads: Recorded[];
+  flags: Record<string, Record<string, string>>;
 }
 
 export interface LimitsAnswer {
@@ -1069,6 +1070,12 @@ export interface Rank {
   short_by_bytes: number;
 }
 
+export interface Recorded {
+  id: string;
+  about: string;
+  rate: number | null;
+}
+
 export interface RecordedSessions {
   completed: number;
   mean_task_s: number;
@@ -1421,12 +1428,6 @@ export interface TpotComparison {
   over_forecast: number;
   over_limit: number;
   verdict: "below_limit" | "fast" | "as_forecast" | "slow";
-}
-
-export interface Traffic {
-  id: string;
-  about: string;
-  rate: number | null;
 }
 
 export interface TransferUse {

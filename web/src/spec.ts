@@ -1,42 +1,43 @@
 // The question of the controls: as a spec, with the keys of a spec file, and as an equivalent command line.
 
+import { typed } from "./fields";
 import { DEFAULTS, names, type State } from "./state";
 
 export type Value = string | number | boolean | Value[] | { [key: string]: Value };
 export type Spec = Record<string, Record<string, Value>>;
 
-/** Section `[engine]`: an engine and its scheduler have one name. */
-const engineOf = (state: State): Record<string, Value> => ({ name: state.engine, scheduler: state.engine });
+/** Keys with the typed numbers that are given. */
+function given(fields: Readonly<Record<string, string>>): Record<string, Value> {
+  return Object.fromEntries(Object.entries(fields).filter(([, text]) => text !== "").map(([key, text]) => [key, typed(text)]));
+}
+
+/** Sections that are not empty. */
+function sections(all: Spec): Spec {
+  return Object.fromEntries(Object.entries(all).filter(([, keys]) => Object.keys(keys).length > 0));
+}
 
 /** Sections of the model, the hardware and the engine. */
 export function machine(state: State): Spec {
-  const spec: Spec = {
+  return sections({
     model: { name: state.model },
-    hardware: { accelerator: state.hardware, count: state.count },
-  };
-  const precision: Record<string, Value> = {};
-  if (state.weights) precision["weights"] = state.weights;
-  if (state.kv !== "auto") precision["kv"] = state.kv;
-  if (Object.keys(precision).length) spec["precision"] = precision;
-  if (state.tp) spec["parallelism"] = { tp: state.tp };
-  if (state.engine !== DEFAULTS.engine) spec["engine"] = engineOf(state);
-  return spec;
+    hardware: { accelerator: state.hardware, ...given({ count: state.count }) },
+    precision: { ...(state.weights ? { weights: state.weights } : {}), ...(state.kv === "auto" ? {} : { kv: state.kv }) },
+    parallelism: given({ tp: state.tp }),
+    engine: state.engine === DEFAULTS.engine ? {} : { name: state.engine },
+  });
 }
 
 /** Engines that keep KV in host memory, each with its section of `[engine]` for `size` of it and, in vLLM, `storage` below it. */
-export const HOST_TIERS: Readonly<Record<string, (size: number, storage: number) => Record<string, Value>>> = {
-  vllm: (size, storage) => ({ vllm: { kv_offloading_size: size, ...(storage ? { kv_storage_size: storage } : {}) } }),
-  sglang: (size) => ({ sglang: { enable_hierarchical_cache: true, hicache_size: size } }),
+export const HOST_TIERS: Readonly<Record<string, (size: string, storage: string) => Record<string, Value>>> = {
+  vllm: (size, storage) => ({ vllm: given({ kv_offloading_size: size, kv_storage_size: storage }) }),
+  sglang: (size) => ({ sglang: { enable_hierarchical_cache: true, ...given({ hicache_size: size }) } }),
 };
 
 /** The spec of a question about memory. */
 export function memory(state: State): Spec {
   const { engine = {}, ...spec } = machine(state);
-  const all: Record<string, Value> = { ...engine };
-  if (state.share) all["gpu_memory_utilization"] = state.share;
-  if (state.longest) all["max_model_len"] = state.longest;
-  if (state.host) Object.assign(all, HOST_TIERS[state.engine]?.(state.host, state.storage));
-  return Object.keys(all).length ? { ...spec, engine: all } : spec;
+  const tier = state.host ? HOST_TIERS[state.engine]?.(state.host, state.storage) : {};
+  return sections({ ...spec, engine: { ...engine, ...given({ gpu_memory_utilization: state.share, max_model_len: state.longest }), ...tier } });
 }
 
 /** A spec without the key at `path`, as in `precision.weights`. */
@@ -50,84 +51,90 @@ export function without(spec: Spec, path: string): Spec {
 /** Spread of a log-normal length around its mean: σ of its logarithm. */
 export const SIGMA = 0.7;
 
-function length(mean: number, spread: string): Value {
-  if (spread !== "lognormal") return mean;
+function length(text: string, spread: string): Value {
+  const mean = typed(text);
+  if (spread !== "lognormal" || typeof mean !== "number") return mean;
   // The mean of a log-normal distribution is exp(μ + σ²/2), which is solved for μ.
   return { kind: "lognormal", mu: Number((Math.log(mean) - (SIGMA * SIGMA) / 2).toFixed(6)), sigma: SIGMA };
 }
 
+/** Kinds of arrivals, each with the keys of `[workload.arrivals]`. A recording has its own. */
+const ARRIVALS: Readonly<Record<string, (state: State) => Record<string, Value>>> = {
+  rate: (s) => ({ kind: "poisson", ...given({ rate: s.rate }) }),
+  users: (s) => ({ kind: "closed_loop", ...given({ concurrency: s.users, think_s: s.think }) }),
+  talks: (s) => ({ kind: "sessions", ...given({ concurrency: s.users, turns: s.turns, think_s: s.think }) }),
+  "talk-rate": (s) => ({ kind: "sessions", ...given({ rate: s.rate, turns: s.turns, think_s: s.think }) }),
+  offline: () => ({ kind: "offline" }),
+};
+
 function workload(state: State): Record<string, Value> {
-  const arrivals: Value = state.load === "rate"
-    ? { kind: "poisson", rate: state.rate }
-    : { kind: "closed_loop", concurrency: state.users };
-  const all: Record<string, Value> = { requests: state.requests, seed: state.seed, arrivals };
+  const arrivals = ARRIVALS[state.load]?.(state);
+  const prefix = state.shared ? { prefix: given({ length: state.shared, count: state.prefixes, share: state.sharing }) } : {};
+  const all = { ...given({ seed: state.seed }), ...(arrivals ? { arrivals } : given({ rate: state.pace })), ...prefix };
   if (state.workload) return { preset: state.workload, ...all };
   if (state.classes) return { ...all, classes: classes(state.classes) };
   return { ...all, input_len: length(state.input, state.spread), output_len: length(state.output, state.spread) };
 }
 
+/** Requests of a run whose number is not given, as `roofcast simulate` has them; a recording has all of its own. */
+export const requestsOf = (state: State): string => state.requests || (state.load === "recorded" ? "" : "10000");
+
 /** Parses `name share prompt answer [TTFT [TPOT]]; …`. Text that is not a number is kept, so that the server refuses it with a message. */
 function classes(text: string): Value[] {
-  const number = (word: string): Value => (word !== "" && Number.isFinite(Number(word)) ? Number(word) : word);
   return text.split(";").map((one) => one.trim()).filter(Boolean).map((one) => {
-    const [name = "", share = "", input = "", output = "", ttft, tpot] = one.split(/\s+/);
-    const bounds: Record<string, Value> = {};
-    if (ttft) bounds["ttft_p99_ms"] = number(ttft);
-    if (tpot) bounds["tpot_p99_ms"] = number(tpot);
-    return { name, share: number(share), input_len: number(input), output_len: number(output), ...(ttft ? { slo: bounds } : {}) };
+    const [name = "", share = "", input = "", output = "", ttft = "", tpot = ""] = one.split(/\s+/);
+    const slo = given({ ttft_p99_ms: ttft, tpot_p99_ms: tpot });
+    return { name, ...given({ share, input_len: input, output_len: output }), ...(ttft ? { slo } : {}) };
   });
 }
 
 /** Keys of `[hardware]` for emissions. */
-function site(state: State): Record<string, Value> {
-  if (!state.grid) return {};
-  return { grid_g_per_kwh: state.grid, ...(state.pue === 1 ? {} : { pue: state.pue }) };
-}
+const site = (state: State): Record<string, Value> => (state.grid ? given({ grid_g_per_kwh: state.grid, pue: state.pue }) : {});
 
-function slo(state: State): Record<string, Value> {
-  const bounds: Record<string, Value> = {};
-  if (state.ttft) bounds["ttft_p99_ms"] = state.ttft;
-  if (state.tpot) bounds["tpot_p99_ms"] = state.tpot;
-  return bounds;
-}
+const slo = (state: State): Record<string, Value> => given({ ttft_p99_ms: state.ttft, tpot_p99_ms: state.tpot });
 
 /** The spec of a simulation. */
 export function run(state: State): Spec {
-  const engine: Record<string, Value> = { ...engineOf(state) };
-  if (state.seqs) engine["max_num_seqs"] = state.seqs;
-  if (state.tokens) engine["max_num_batched_tokens"] = state.tokens;
+  const { hardware, ...rest } = machine(state);
+  const engine: Record<string, Value> = { name: state.engine, ...given({ max_num_seqs: state.seqs, max_num_batched_tokens: state.tokens }) };
   if (state.chunked) engine["enable_chunked_prefill"] = state.chunked === "on";
   if (state.prefix) engine["enable_prefix_caching"] = state.prefix === "on";
-  const { hardware, ...rest } = machine(state);
-  const spec: Spec = { ...rest, hardware: { ...hardware, ...site(state) }, engine, workload: workload(state), slo: slo(state) };
-  if (state.mtbf) spec["fleet"] = { failures: { mtbf_s: state.mtbf, restart_s: state.restart } };
-  return spec;
+  return sections({
+    ...rest,
+    hardware: { ...hardware, ...site(state) },
+    engine,
+    workload: { ...given({ requests: requestsOf(state) }), ...workload(state) },
+    slo: slo(state),
+    fleet: state.mtbf ? { failures: given({ mtbf_s: state.mtbf, restart_s: state.restart || "60" }) } : {},
+  });
 }
 
-/** The spec of a plan. */
+/** The spec of a plan, which has one class of requests. */
 export function plan(state: State): Spec {
   const search: Record<string, Value> = {
     accelerators: names(state.chips),
-    max_accelerators: state.most,
+    ...given({ max_accelerators: state.most, requests: state.proof }),
     minimise: state.minimise,
   };
   if (state.formats) search["weights"] = names(state.formats);
   if (state.apart) search["disaggregated"] = true;
-  if (state.proof) search["requests"] = state.proof;
   if (state.prices) search["prices"] = values(state.prices);
   if (state.power) search["power_w"] = values(state.power);
-  // A plan has one class of requests.
-  const { requests: _, ...traffic } = workload({ ...state, classes: "" });
-  const hardware = site(state);
-  const own = Object.keys(hardware).length ? { hardware } : {};
-  return { model: { name: state.model }, ...own, engine: engineOf(state), workload: traffic, slo: slo(state), search };
+  return sections({
+    model: { name: state.model },
+    hardware: site(state),
+    engine: { name: state.engine },
+    workload: workload({ ...state, classes: "" }),
+    slo: slo(state),
+    search,
+  });
 }
 
-/** Parses `id=2.1,other=3`. Text that is not a number is kept, so that the server refuses it with a message. */
+/** Parses `id=2.1,other=3`. The server reads the numbers. */
 function values(text: string): Value {
   return Object.fromEntries(names(text).map((pair) => {
     const [id = "", value = ""] = pair.split("=").map((word) => word.trim());
-    return [id, value !== "" && Number.isFinite(Number(value)) ? Number(value) : value];
+    return [id, value];
   }));
 }
 
@@ -140,29 +147,52 @@ function toml(value: Value): string {
   return String(value);
 }
 
+/** Sections whose numbers a spec file writes plainly, by accelerator. */
+const BY_NAME: readonly string[] = ["search.prices", "search.power_w"];
+
+const plain = (value: Value): Value =>
+  typeof value === "object" && !Array.isArray(value) ? Object.fromEntries(Object.entries(value).map(([k, v]) => [k, typed(String(v))])) : value;
+
 /** Formats a spec as a TOML file. */
 export function file(spec: Spec): string {
   const section = ([name, keys]: [string, Record<string, Value>]) =>
-    `[${name}]\n${Object.entries(keys).map(([key, value]) => `${key} = ${toml(value)}\n`).join("")}`;
+    `[${name}]\n${Object.entries(keys).map(([key, value]) => `${key} = ${toml(BY_NAME.includes(`${name}.${key}`) ? plain(value) : value)}\n`).join("")}`;
   return Object.entries(spec).map(section).join("\n");
 }
 
 const quoted = (word: string): string => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
-/** The command line of a spec. Keys are given by `--set`, which accepts every key, except those with a flag here. */
-export function command(verb: string, spec: Spec, more: readonly string[] = []): string {
-  const flags: Record<string, string> = {
-    "model.name": "--model", "hardware.accelerator": "--hardware", "hardware.count": "--count",
-    "precision.weights": "--weights", "precision.kv": "--kv", "parallelism.tp": "--tp",
-  };
+/** Flags of each verb, by the paths of their keys, as the server lists them. */
+export type Flags = Readonly<Record<string, Readonly<Record<string, string>>>>;
+
+/** Arrivals that their own flags imply: the kind is not written. */
+const IMPLIED: readonly Value[] = ["closed_loop", "sessions"];
+
+/** The command line of a spec: keys by their flags, other keys by `--set`. */
+export function command(flags: Flags, verb: string, spec: Spec, more: readonly string[] = []): string {
+  const own = flags[verb] ?? {};
+  const recorded = spec["workload"]?.["preset"] !== undefined;
   const words = ["roofcast", verb];
-  for (const [section, keys] of Object.entries(spec)) {
-    for (const [key, value] of Object.entries(keys)) {
-      const path = `${section}.${key}`;
-      const flag = flags[path];
-      if (flag) words.push(flag, quoted(String(value)));
-      else words.push("--set", quoted(`${path}=${typeof value === "string" ? value : toml(value)}`));
+  const add = (path: string, value: Value): void => {
+    const flag = own[path];
+    if (path === "workload.arrivals.kind" && (IMPLIED.includes(value) || (value === "poisson" && !recorded))) return;
+    if (typeof value === "object" && !Array.isArray(value) && !("kind" in value && path !== "workload.arrivals")) {
+      const pairs = Object.entries(value);
+      if (flag) words.push(`--${flag}`, quoted(pairs.map(([id, number]) => `${id}=${String(number)}`).join(",")));
+      else if (BY_NAME.includes(path)) words.push("--set", quoted(`${path}=${toml(plain(value))}`));
+      else for (const [key, inner] of pairs) add(`${path}.${key}`, inner);
+    } else if (flag && typeof value === "boolean") {
+      words.push(`--${flag}=${String(value)}`);
+    } else if (flag && typeof value !== "object") {
+      words.push(`--${flag}`, quoted(String(value)));
+    } else if (flag && Array.isArray(value) && value.every((one) => typeof one === "string")) {
+      words.push(`--${flag}`, quoted(value.join(",")));
+    } else {
+      words.push("--set", quoted(`${path}=${typeof value === "string" ? value : toml(value)}`));
     }
-  }
+  };
+  for (const [section, keys] of Object.entries(spec)) for (const [key, value] of Object.entries(keys)) add(`${section}.${key}`, value);
+  // A plan without bounds has to say so: those of its default would hold.
+  if (verb === "plan" && !spec["slo"]) words.push("--ttft-p99", "none", "--tpot-p99", "none");
   return [...words, ...more].join(" ");
 }

@@ -3,58 +3,65 @@
 export const VIEWS = ["limits", "capacity", "serve", "plan", "measure", "accuracy"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
-/** Default of every control of the page. Text is kept as it was typed. */
+/** Default of every control of the page. Numbers are text as it was typed, which the server reads as it reads flags; empty is not given. */
 export const DEFAULTS = {
   view: "limits" as ViewName,
   // Model, hardware and engine, common to all views.
   model: "meta-llama/Llama-3.1-8B-Instruct",
   hardware: "h100-sxm",
-  count: 1,
-  tp: 0,
+  count: "1",
+  tp: "",
   weights: "",
   kv: "auto",
   engine: "vllm",
   // View Limits.
-  batch: 32,
-  context: 4096,
+  batch: "32",
+  context: "4096",
   phase: "decode",
   open: "",
   // Sweep of Limits and of Serve: a key, and its values.
   sweep: "",
   values: "",
   // View Capacity.
-  share: 0,
-  longest: 0,
-  host: 0,
-  storage: 0,
-  crowd: 0,
-  over: 100,
-  // View Serve.
+  share: "",
+  longest: "",
+  host: "",
+  storage: "",
+  crowd: "",
+  over: "",
+  // Load, common to Serve and Plan.
   load: "rate",
-  rate: 10,
-  users: 32,
+  rate: "10",
+  users: "32",
+  turns: "4",
+  think: "",
   workload: "",
-  input: 1000,
-  output: 250,
-  spread: "lognormal",
-  requests: 2000,
-  seed: 0,
-  seqs: 0,
-  tokens: 0,
+  pace: "",
+  input: "1000",
+  output: "250",
+  spread: "fixed",
+  shared: "",
+  prefixes: "",
+  sharing: "",
+  // View Serve.
+  requests: "",
+  seed: "",
+  seqs: "",
+  tokens: "",
   chunked: "",
   prefix: "",
   classes: "",
-  mtbf: 0,
-  restart: 60,
-  grid: 0,
-  pue: 1,
+  mtbf: "",
+  restart: "",
+  grid: "",
+  pue: "",
   // SLO, common to Serve and Plan.
-  ttft: 2000,
-  tpot: 50,
+  ttft: "2000",
+  tpot: "50",
   // View Plan.
   chips: "rtx-4090,l4,l40s,a100-sxm-80gb,h100-sxm,h200-sxm,mi300x",
-  most: 16,
-  proof: 0,
+  most: "16",
+  proof: "",
   formats: "",
   minimise: "cost_per_hour",
   apart: false,
@@ -62,9 +69,9 @@ export const DEFAULTS = {
   prices: "",
   power: "",
   x: "interactivity",
-  y: "throughput",
+  y: "",
   logx: false,
-  logy: false,
+  logy: true,
   pareto: false,
   labels: true,
   // View Measure.
@@ -79,22 +86,20 @@ export const DEFAULTS = {
 export type State = typeof DEFAULTS;
 export type Key = keyof State;
 
-/** Parses the state from a URL's hash; a value that its key does not allow becomes the default. */
-export function parse(hash: string): State {
+/** Parses the state from a URL's hash; `unknown` has the parts of the hash that mean nothing here. */
+export function parse(hash: string): { state: State; unknown: string[] } {
   const [view = "", query = ""] = hash.replace(/^#/, "").split("?", 2);
   const state: Record<string, unknown> = { ...DEFAULTS };
+  const unknown: string[] = [];
   if ((VIEWS as readonly string[]).includes(view)) state["view"] = view;
+  else if (view) unknown.push(view);
   for (const [key, text] of new URLSearchParams(query)) {
-    if (key === "view" || !Object.hasOwn(DEFAULTS, key)) continue;
-    const like: unknown = DEFAULTS[key as Key];
-    if (typeof like === "number") {
-      const value = Number(text);
-      if (text.trim() !== "" && Number.isFinite(value) && value >= 0) state[key] = value;
-    } else {
-      state[key] = typeof like === "boolean" ? text === "1" : text;
-    }
+    const like: unknown = key !== "view" && Object.hasOwn(DEFAULTS, key) ? DEFAULTS[key as Key] : undefined;
+    if (typeof like === "string") state[key] = text;
+    else if (typeof like === "boolean" && ["0", "1"].includes(text)) state[key] = text === "1";
+    else unknown.push(text ? `${key}=${text}` : key);
   }
-  return state as State;
+  return { state: state as State, unknown };
 }
 
 /** Formats a state as a URL's hash. */

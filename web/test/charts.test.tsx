@@ -28,7 +28,9 @@ describe("scales", () => {
     const log = scale([1e-3, 1e6], [0, 300], true);
     expect(ticks(log, 5).length).toBeLessThanOrEqual(6);
     expect(ticks(log, 5).length).toBeGreaterThanOrEqual(2);
-    expect(ticks(scale([4, 40], [0, 300], true), 6)).toEqual([5, 10, 20, 50]);
+    expect(ticks(scale([4, 40], [0, 300], true), 6)).toEqual([5, 10, 20, 30, 50]);
+    // Within a decade every number has room.
+    expect(ticks(scale([1.6, 8], [0, 300], true), 10)).toEqual([2, 3, 4, 5, 6, 7, 8, 9, 10]);
   });
 
   it("count what is whole in whole numbers", () => {
@@ -47,6 +49,8 @@ describe("scales", () => {
     expect(said([4 * 3.6e6], 5)).toEqual(["0 ms", "2 h", "4 h"]);
     expect(said([4 * 3.6e6], 6)).toEqual(["0 ms", "1 h", "2 h", "3 h", "4 h", "5 h"]);
     // From 40 to 250 000 ms: 50 to 500 ms, 1 to 30 s and 1 and 2 min are 12; in a room of six each second.
+    // From 1.6 to 3.25 s only 2 s is round: steps of 500 ms, as on a linear scale.
+    expect(said([2000, 2600], 6, true)).toEqual(["2 s", "2.5 s", "3 s"]);
     expect(said([50, 200_000], 6, true)).toEqual(["50 ms", "200 ms", "1 s", "5 s", "15 s", "1 min"]);
   });
 
@@ -101,11 +105,15 @@ describe("roofline", () => {
 
 describe("bars", () => {
   it("parts of a stack add up to its width", () => {
-    const svg = render(<Stack width={200} title="Memory" say={String} parts={[{ name: "weights", value: 30, tone: "s0" }, { name: "none", value: 0, tone: "s1" }, { name: "KV", value: 10, tone: "s2" }]} />);
+    const bar = (end: number) => render(<Stack width={202} end={{ at: end, name: "end of the card" }} title="Memory" say={String} parts={[{ name: "weights", value: 30, tone: "s0" }, { name: "none", value: 0, tone: "s1" }, { name: "KV", value: 10, tone: "s2" }]} />);
+    const svg = bar(40);
     // 30 of 40 are 150 of 200 points, less the gap of one.
     expect(attribute(svg, /<rect/, "width")).toEqual([149, 49]);
     expect(attribute(svg, /<rect/, "x")).toEqual([0, 150]);
-    expect(svg).toContain('aria-label="Memory: weights 30, KV 10"');
+    expect(svg).toContain('aria-label="Memory: weights 30, KV 10; end of the card"');
+    // The card ends at the bar's end; a card of 20 ends in its middle, and one of 80 is half full.
+    expect([svg, bar(20), bar(80)].map((one) => attribute(one, /<line/, "x1")[0])).toEqual([201, 101, 201]);
+    expect(attribute(bar(80), /<rect/, "width")).toEqual([74, 24]);
   });
 
   it("bars are as long as their values, and a band has its whisker", () => {

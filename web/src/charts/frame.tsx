@@ -45,13 +45,13 @@ export function scale(values: readonly number[], range: [number, number], log = 
   return scaleLog().domain([low, high === low ? low * 10 : high]).range(range);
 }
 
-/** Ticks of a scale, as many as fit in `room`; on a logarithmic scale 1, 2 and 5 of each decade, or only decades. */
+/** Ticks of a scale, as many as fit in `room`; on a logarithmic scale every number of each decade, or 1, 2 and 5, or only decades. */
 export function ticks(s: Scale, room: number, whole = false): number[] {
   const count = Math.max(2, Math.floor(room));
   const all = s.ticks(count).filter((v) => !whole || Number.isInteger(v));
   if (!("base" in s)) return all;
   const lead = (v: number) => Math.round(v / 10 ** Math.floor(Math.log10(v) + 1e-9));
-  for (const leads of [[1, 2, 5], [1, 3], [1]]) {
+  for (const leads of [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5], [1, 2, 5], [1, 3], [1]]) {
     const some = all.filter((v) => leads.includes(lead(v)));
     if (some.length >= 2 && some.length <= count) return some;
   }
@@ -74,6 +74,8 @@ export function timeTicks(s: Scale, room: number): number[] {
   const [low, high] = s.domain() as [number, number];
   if ("base" in s) {
     const all = TIMES.filter((v) => v >= low && v <= high);
+    // A narrow range has few round times, and so the ticks of a linear scale.
+    if (all.length < 3) return timeTicks(scaleLinear().domain([low, high]), room);
     const every = Math.ceil(all.length / count);
     return all.filter((_, i) => i % Math.max(1, every) === 0);
   }
@@ -98,6 +100,9 @@ interface FrameProps {
   children?: ComponentChildren;
 }
 
+/** The centre of a text that stays within the picture's right edge; a letter takes about 7 pixels. */
+const inside = (at: number, text: string, b: Box): number => Math.min(at, b.width - text.length * 3.5);
+
 export function Frame({ box: b, x, y, title, pressed, children }: FrameProps): JSX.Element {
   const [x0, x1] = across(b);
   const [y0, y1] = upward(b);
@@ -114,7 +119,7 @@ export function Frame({ box: b, x, y, title, pressed, children }: FrameProps): J
       </g>
       <g class="axis" aria-hidden="true">
         <line x1={x0} x2={x1} y1={y0} y2={y0} />
-        {xs.map((v) => <text key={v} x={x.scale(v)} y={y0 + 16} text-anchor="middle">{say(x)(v)}</text>)}
+        {xs.map((v) => <text key={v} x={inside(x.scale(v), say(x)(v), b)} y={y0 + 16} text-anchor="middle">{say(x)(v)}</text>)}
         {ys.map((v) => <text key={v} x={x0 - 7} y={y.scale(v) + 4} text-anchor="end">{say(y)(v)}</text>)}
         <text class="name" x={x1} y={b.height - 6} text-anchor="end">{x.label}</text>
         <text class="name" x={4} y={12} text-anchor="start">{y.label}</text>

@@ -2,7 +2,7 @@
 
 import { line } from "d3-shape";
 import type { JSX } from "preact";
-import { Frame, across, box, scale, upward } from "./frame";
+import { Frame, across, box, scale, upward, type Box } from "./frame";
 
 export interface Dot {
   key: string;
@@ -12,6 +12,8 @@ export interface Dot {
   tone: string;
   /** True if the point is on the Pareto front. */
   front?: boolean;
+  /** True if the point is drawn faded, because it is less certain than the others. */
+  faded?: boolean;
   /** True if the point is the answer, which has a ring and is labelled first. */
   best?: boolean;
 }
@@ -50,8 +52,8 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
   const axis = (a: { label: string; tick?: (v: number) => string }, s: ReturnType<typeof scale>) =>
     a.tick ? { label: a.label, scale: s, tick: a.tick } : { label: a.label, scale: s };
   const [low, high] = x.domain() as [number, number];
-  // Other dots get labels only where there is room.
-  const placed = labels ? shownLabels([...best, ...dots.filter((d) => !d.front)], x, y, width) : shownLabels(dots.filter((d) => d.best), x, y, width);
+  const asked = labels ? [...dots.filter((d) => d.best), ...best, ...dots.filter((d) => !d.front)] : dots.filter((d) => d.best);
+  const placed = placedLabels(asked, dots.map((d) => [x(d.x), y(d.y)]), x, y, b);
   return (
     <Frame box={b} pressed={choose !== undefined} title={title} x={axis(ax, x)} y={axis(ay, y)}>
       {diagonal ? <line class="diagonal" x1={x(low)} y1={y(low)} x2={x(high)} y2={y(high)} /> : null}
@@ -59,33 +61,46 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
       {dots.map((d) => (
         <g
           key={d.key}
-          class={`dot ${d.front === false ? "behind" : ""} ${chosen === d.key ? "chosen" : ""}`}
+          class={`dot ${d.faded ? "faded" : ""} ${chosen === d.key ? "chosen" : ""}`}
           {...(choose ? { tabIndex: 0, role: "button", "aria-pressed": chosen === d.key, "aria-label": say(d), onClick: () => choose(d.key), onFocus: () => choose(d.key), onMouseEnter: () => choose(d.key) } : {})}
         >
           <circle class={`fill-${d.tone}`} cx={x(d.x)} cy={y(d.y)} r={chosen === d.key ? 7 : 5} />
           {d.best ? <circle class="ringed" cx={x(d.x)} cy={y(d.y)} r={10} /> : null}
           {choose ? null : <title>{say(d)}</title>}
-          {placed.has(d.key) ? (
-            <text class="mark-name" aria-hidden="true" x={x(d.x) + (x(d.x) > width * 0.66 ? -1 : 1) * (d.best ? 14 : 9)} y={y(d.y) + 4} text-anchor={x(d.x) > width * 0.66 ? "end" : "start"}>{d.name}</text>
-          ) : null}
+          {placed.has(d.key) ? <text class="mark-name" aria-hidden="true" x={placed.get(d.key)?.left} y={(placed.get(d.key)?.top ?? 0) + 11}>{d.name}</text> : null}
         </g>
       ))}
     </Frame>
   );
 }
 
-/** Keys of the dots whose labels do not overlap; earlier dots take precedence. */
-function shownLabels(dots: readonly Dot[], x: (v: number) => number, y: (v: number) => number, width: number): Set<string> {
-  const taken: [number, number, number][] = [];
-  const shown = new Set<string>();
+interface Place {
+  left: number;
+  top: number;
+  width: number;
+}
+
+/** Height of a label in pixels, and width of a letter. */
+const [LINE, LETTER] = [14, 6.6];
+
+/** Places of the labels that cover neither a label nor a dot of `marks`; earlier dots take precedence, and labels without room are left out. */
+export function placedLabels(dots: readonly Dot[], marks: readonly (readonly [number, number])[], x: (v: number) => number, y: (v: number) => number, b: Box): Map<string, Place> {
+  const placed = new Map<string, Place>();
+  const named = new Set<string>();
+  const free = ({ left, top, width }: Place): boolean =>
+    left >= b.left && left + width <= b.width - 2 && top >= b.top - LINE && top + LINE <= b.height - b.bottom
+    && ![...placed.values()].some((p) => Math.abs(p.top - top) < LINE && left < p.left + p.width && p.left < left + width)
+    && !marks.some(([at, up]) => up > top - 3 && up < top + LINE + 3 && at > left - 5 && at < left + width + 5);
   for (const d of dots) {
-    const long = d.name.length * 6.6 + 12;
-    const left = x(d.x) > width * 0.66 ? x(d.x) - long : x(d.x);
-    const top = y(d.y);
-    if (long > width * 0.7 || left < 40) continue;
-    if (taken.some(([l, t, w]) => Math.abs(t - top) < 14 && left < l + w && l < left + long)) continue;
-    taken.push([left, top, long]);
-    shown.add(d.key);
+    // Deployments that differ only in settings have one name.
+    if (placed.has(d.key) || named.has(d.name)) continue;
+    const [at, up] = [x(d.x), y(d.y)];
+    const [width, gap] = [d.name.length * LETTER, d.best ? 14 : 9];
+    const sides = [[at + gap, up - 7], [at - gap - width, up - 7], [at - width / 2, up - gap - LINE], [at - width / 2, up + gap - 2], [at + 2, up - gap - LINE], [at - width - 2, up - gap - LINE]] as const;
+    const place = sides.map(([left, top]): Place => ({ left, top, width })).find(free);
+    if (!place) continue;
+    placed.set(d.key, place);
+    named.add(d.name.replace(/^best: /, ""));
   }
-  return shown;
+  return placed;
 }

@@ -11,23 +11,33 @@ export interface Part {
   tone: string;
 }
 
-/** A bar divided in proportion to its parts; parts of size zero are left out. */
-export function Stack({ parts, width, title, say }: { parts: readonly Part[]; width: number; title: string; say: (value: number) => string }): JSX.Element {
+/** A bar divided in proportion to its parts, with a mark at `end`; parts of size zero are left out. */
+export function Stack({ parts, width, title, say, end }: {
+  parts: readonly Part[];
+  width: number;
+  title: string;
+  say: (value: number) => string;
+  end: { at: number; name: string };
+}): JSX.Element {
   const shown = parts.filter((p) => p.value > 0);
-  const whole = shown.reduce((sum, p) => sum + p.value, 0);
-  const x = scaleLinear().domain([0, whole || 1]).range([0, width]);
+  const whole = Math.max(end.at, shown.reduce((sum, p) => sum + p.value, 0));
+  const x = scaleLinear().domain([0, whole || 1]).range([0, width - 2]);
+  const mark = x(end.at) + 1;
+  const left = mark > width / 2;
   let from = 0;
   return (
-    <svg class="chart" width={width} height={34} viewBox={`0 0 ${width} 34`} role="img" aria-label={`${title}: ${shown.map((p) => `${p.name} ${say(p.value)}`).join(", ")}`}>
+    <svg class="chart" width={width} height={52} viewBox={`0 0 ${width} 52`} role="img" aria-label={`${title}: ${shown.map((p) => `${p.name} ${say(p.value)}`).join(", ")}; ${end.name}`}>
       {shown.map((p) => {
-        const left = x(from);
+        const start = x(from);
         from += p.value;
         return (
-          <rect key={p.name} class={`fill-${p.tone}`} x={left} y={2} width={Math.max(0.5, x(from) - left - 1)} height={30}>
+          <rect key={p.name} class={`fill-${p.tone}`} x={start} y={18} width={Math.max(0.5, x(from) - start - 1)} height={30}>
             <title>{`${p.name}: ${say(p.value)}`}</title>
           </rect>
         );
       })}
+      <line class="card-end" x1={mark} x2={mark} y1={4} y2={52} />
+      <text x={mark + (left ? -6 : 6)} y={13} text-anchor={left ? "end" : "start"} aria-hidden="true">{end.name}</text>
     </svg>
   );
 }

@@ -1,15 +1,16 @@
 // Questions that follow the controls: a new question aborts the one before it, and an answer stays on screen until the next arrives.
 
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Refused, ask, follow, type Progress } from "../api";
+import { ask, follow, type Progress } from "../api";
+import { Refused } from "../fields";
 
 export interface Asked<T> {
   answer: T | null;
-  error: string | null;
+  error: Refused | null;
   busy: boolean;
 }
 
-const told = (error: unknown): string => (error instanceof Refused ? error.message : String(error));
+const told = (error: unknown): Refused => (error instanceof Refused ? error : new Refused(String(error)));
 
 /** Asks whenever the body changes; if `shown` has an embedded answer, nothing is asked. */
 export function useAnswer<T>(path: string, body: unknown, shown: T | null): Asked<T> {

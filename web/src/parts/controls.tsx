@@ -1,9 +1,15 @@
 // Controls: each has a label, a value with its unit, and a line of explanation.
 
-import type { ComponentChildren, JSX } from "preact";
-import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { grouped } from "../format";
+import { createContext, type ComponentChildren, type JSX } from "preact";
+import { useContext, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { labelOf, type Refused } from "../fields";
 import { names } from "../state";
+
+/** The refusal of the last question, which the control of its field shows. */
+export const Wrong = createContext<Refused | null>(null);
+
+/** True if the last question was refused because of this field. */
+const useWrong = (field: string): boolean => useContext(Wrong)?.field === field;
 
 interface Labelled {
   label: string;
@@ -23,19 +29,57 @@ function useDraft(value: string, take: (text: string) => void) {
   };
 }
 
-/** A slider over whole numbers on a logarithmic scale, as for batches and contexts. */
-export function Slider({ label, hint, value, values, say = grouped, change }: Labelled & {
-  value: number;
+interface Numbered {
+  /** Path of the key, whose label the control has unless `label` is given. */
+  of: string;
+  label?: string;
+  unit?: string;
+  /** Text as it was typed; empty is not given. */
+  value: string;
+  /** What holds while nothing is given. */
+  empty?: string;
+  change: (text: string) => void;
+}
+
+/** A number as text, which the server reads as it reads flags, as in `8k`. */
+function Typed({ of, named, value, empty, change, id, described }: Omit<Numbered, "label"> & { named?: string; id: string; described?: string | undefined }): JSX.Element {
+  const draft = useDraft(value, change);
+  return (
+    <input
+      id={id}
+      type="text"
+      inputMode="decimal"
+      autocomplete="off"
+      spellcheck={false}
+      placeholder={empty}
+      aria-label={named}
+      aria-invalid={useWrong(of)}
+      aria-describedby={described}
+      {...draft}
+    />
+  );
+}
+
+/** A slider over whole numbers on a logarithmic scale, as for batches and contexts, with a field for any other number. */
+export function Slider({ values, at, ...of }: Numbered & {
+  /** Values of the slider; 0 is not given. */
   values: readonly number[];
-  say?: (value: number) => string;
-  change: (value: number) => void;
+  /** The number that the server read, for text that is not written plainly. */
+  at?: number | undefined;
 }): JSX.Element {
   const id = useId();
+  const label = of.label ?? labelOf(of.of);
+  const plain = of.value === "" ? 0 : Number(of.value);
+  const value = Number.isFinite(plain) ? plain : (at ?? 0);
   const near = values.reduce((best, v, i) => (Math.abs(v - value) < Math.abs((values[best] ?? 0) - value) ? i : best), 0);
+  const said = [of.value || of.empty, of.unit].filter(Boolean).join(" ");
   return (
     <div class="field slider">
       <label for={id}>{label}</label>
-      <output for={id}>{say(value)}</output>
+      <span class="with-unit exact">
+        <Typed {...of} named={`${label}, as a number`} id={`${id}-exact`} />
+        {of.unit ? <span class="unit">{of.unit}</span> : null}
+      </span>
       <input
         id={id}
         type="range"
@@ -43,10 +87,9 @@ export function Slider({ label, hint, value, values, say = grouped, change }: La
         max={values.length - 1}
         step={1}
         value={near}
-        aria-valuetext={say(value)}
-        onInput={(e) => change(values[Number(e.currentTarget.value)] ?? value)}
+        aria-valuetext={said}
+        onInput={(e) => of.change(String(values[Number(e.currentTarget.value)] || ""))}
       />
-      {hint ? <small>{hint}</small> : null}
     </div>
   );
 }
@@ -63,31 +106,14 @@ export function powers(least: number, most: number): number[] {
   return all;
 }
 
-export function Field({ label, hint, unit, value, least = 0, step = "any", change }: Labelled & {
-  unit?: string;
-  value: number;
-  least?: number;
-  step?: number | "any";
-  change: (value: number) => void;
-}): JSX.Element {
+export function Field({ hint, ...of }: Numbered & { hint?: string }): JSX.Element {
   const id = useId();
-  const typed = useDraft(String(value), (text) => {
-    const next = text === "" ? Number.NaN : Number(text);
-    if (Number.isFinite(next) && next >= least) change(next);
-  });
   return (
     <div class="field">
-      <label for={id}>{label}</label>
+      <label for={id}>{of.label ?? labelOf(of.of)}</label>
       <span class="with-unit">
-        <input
-          id={id}
-          type="number"
-          min={least}
-          step={step}
-          aria-describedby={hint ? `${id}-hint` : undefined}
-          {...typed}
-        />
-        {unit ? <span class="unit">{unit}</span> : null}
+        <Typed {...of} id={id} described={hint ? `${id}-hint` : undefined} />
+        {of.unit ? <span class="unit">{of.unit}</span> : null}
       </span>
       {hint ? <small id={`${id}-hint`}>{hint}</small> : null}
     </div>
@@ -122,7 +148,7 @@ export function Picker({ label, hint, value, options, change }: Labelled & {
   change: (value: string) => void;
 }): JSX.Element {
   const id = useId();
-  const typed = useDraft(value, (text) => {
+  const draft = useDraft(value, (text) => {
     if (text) change(text);
   });
   return (
@@ -136,7 +162,7 @@ export function Picker({ label, hint, value, options, change }: Labelled & {
         autocomplete="off"
         spellcheck={false}
         onFocus={(e) => e.currentTarget.select()}
-        {...typed}
+        {...draft}
       />
       <datalist id={`${id}-list`}>
         {options.map(([v, name]) => <option key={v} value={v}>{name}</option>)}
@@ -146,20 +172,21 @@ export function Picker({ label, hint, value, options, change }: Labelled & {
   );
 }
 
-export function Text({ label, hint, value, wide = true, change }: Labelled & { value: string; wide?: boolean; change: (value: string) => void }): JSX.Element {
+export function Text({ of = "", label, hint, value, wide = true, change }: Labelled & { of?: string; value: string; wide?: boolean; change: (value: string) => void }): JSX.Element {
   const id = useId();
-  const typed = useDraft(value, change);
+  const draft = useDraft(value, change);
   return (
     <div class={wide ? "field wide" : "field"}>
       <label for={id}>{label}</label>
-      <input id={id} type="text" spellcheck={false} autocomplete="off" {...typed} />
+      <input id={id} type="text" spellcheck={false} autocomplete="off" aria-invalid={useWrong(of)} {...draft} />
       {hint ? <small>{hint}</small> : null}
     </div>
   );
 }
 
 /** Several names, typed with commas between them or ticked in a list. */
-export function Several({ label, hint, value, options, change }: Labelled & {
+export function Several({ of, label, hint, value, options, change }: Labelled & {
+  of: string;
   value: string;
   options: readonly Option[];
   change: (value: string) => void;
@@ -168,7 +195,7 @@ export function Several({ label, hint, value, options, change }: Labelled & {
   const turn = (name: string, on: boolean) => change((on ? [...chosen, name] : chosen.filter((one) => one !== name)).join(","));
   return (
     <div class="wide several">
-      <Text label={label} value={value} change={change} {...(hint ? { hint } : {})} />
+      <Text of={of} label={label} value={value} change={change} {...(hint ? { hint } : {})} />
       <details class="more">
         <summary>{`Tick them in a list (${chosen.length} of ${options.length})`}</summary>
         <div class="picks" role="group" aria-label={label}>

@@ -1,6 +1,7 @@
 // Models dropped on the page: only headers and configs are read and sent to the server, never weights.
 
-import { Refused, ask } from "../api";
+import { ask } from "../api";
+import { Refused } from "../fields";
 
 export interface Known {
   id: string;

@@ -16,7 +16,8 @@ export function MemoryBar({ rank, accelerator, used, sequences, title }: {
   title: string;
 }): JSX.Element {
   const engine = rank.activation_bytes + rank.runtime_bytes + rank.state_bytes;
-  const outside = Math.max(0, accelerator.memory_bytes - Math.max(rank.budget_bytes, rank.weight_bytes + engine));
+  const card = accelerator.memory_bytes;
+  const outside = Math.max(0, card - Math.max(rank.budget_bytes, rank.weight_bytes + engine));
   const parts = [
     { name: "weights", value: rank.weight_bytes, tone: "s0" },
     { name: `KV of ${counted(sequences, "sequence")}`, value: used, tone: "s2" },
@@ -28,7 +29,7 @@ export function MemoryBar({ rank, accelerator, used, sequences, title }: {
   ];
   return (
     <>
-      <Measured>{(width) => <Stack parts={parts} width={width} title={title} say={bytes} />}</Measured>
+      <Measured>{(width) => <Stack parts={parts} width={width} title={title} say={bytes} end={{ at: card, name: `end of the card, ${bytes(card)}` }} />}</Measured>
       <Legend parts={parts.filter((p) => p.value > 0).map((p) => [p.tone, `${p.name} ${bytes(p.value)}`] as const)} />
     </>
   );

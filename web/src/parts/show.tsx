@@ -3,6 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { csv, save, type Cell } from "../csv";
+import { inWords } from "../fields";
 
 /** A section that unfolds; the URL lists the open sections. */
 export function Section({ name, title, note, open, toggle, children }: {
@@ -59,6 +60,14 @@ export function Table<T>({ rows, columns, caption, file, keyed, chosen, choose }
   const press = (index: number) => setBy((old) => (old?.column === index ? { column: index, down: !old.down } : { column: index, down: Boolean(columns[index]?.number) }));
   return (
     <div class="table">
+      {/* A narrow screen shows rows as cards, which have no headers to press. */}
+      <label class="sort">
+        Sorted by
+        <select value={by ? String(by.column) : ""} onChange={(e) => setBy(e.currentTarget.value === "" ? null : { column: Number(e.currentTarget.value), down: Boolean(columns[Number(e.currentTarget.value)]?.number) })}>
+          <option value="">the answer</option>
+          {columns.map((c, i) => <option key={c.name} value={String(i)}>{c.name}</option>)}
+        </select>
+      </label>
       <div class="scroll" tabIndex={0} role="region" aria-label={caption}>
         <table>
           <caption class="hidden">{caption}</caption>
@@ -78,7 +87,7 @@ export function Table<T>({ rows, columns, caption, file, keyed, chosen, choose }
                   const cell = choose && i === 0
                     ? <button type="button" class="plain" aria-pressed={chosen === keyed(row)}>{c.show(row)}</button>
                     : c.show(row);
-                  return <td key={c.name} class={c.number ? "number" : ""} title={c.title?.(row)}>{cell}</td>;
+                  return <td key={c.name} class={c.number ? "number" : ""} data-name={c.name} title={c.title?.(row)}>{cell}</td>;
                 })}
               </tr>
             ))}
@@ -115,16 +124,19 @@ export function Legend({ parts }: { parts: readonly (readonly [tone: string, nam
   );
 }
 
-export function Failure({ error }: { error: string }): JSX.Element {
-  return <div class="failure" role="alert">{error}</div>;
+/** A refusal in the words of the page; `labels` has the fields that a view calls otherwise. */
+export function Failure({ error, labels = {} }: { error: string | Error; labels?: Readonly<Record<string, string>> }): JSX.Element {
+  return <div class="failure" role="alert">{inWords(typeof error === "string" ? error : error.message, labels)}</div>;
 }
 
 /** The equivalent command line, to copy. */
 export function Command({ text }: { text: string }): JSX.Element {
-  return <Copied label="The same on the command line" text={text} />;
+  // Lines end between words, not within a flag.
+  const words = text.split(" ").flatMap((word, i) => [i ? " " : "", <span key={i} class={word.length < 40 ? "word" : ""}>{word}</span>]);
+  return <Copied label="The same on the command line" text={text}>{words}</Copied>;
 }
 
-export function Copied({ label, text }: { label: string; text: string }): JSX.Element {
+export function Copied({ label, text, children }: { label: string; text: string; children?: ComponentChildren }): JSX.Element {
   const [copied, setCopied] = useState(false);
   return (
     <figure class="command">
@@ -141,7 +153,7 @@ export function Copied({ label, text }: { label: string; text: string }): JSX.El
           {copied ? "Copied" : "Copy"}
         </button>
       </figcaption>
-      <pre tabIndex={0}>{text}</pre>
+      <pre tabIndex={0}>{children ?? text}</pre>
     </figure>
   );
 }

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { bytes, counted, grouped, percent, significant, shortName } from "../format";
 import type { CapacityAnswer, Length, SmallestTopology } from "../generated";
 import { useAnswer } from "../parts/asking";
-import { Field, Picker, Select, Slider, powers } from "../parts/controls";
+import { Field, Picker, Select, Slider, Wrong, powers } from "../parts/controls";
 import { Drawn } from "../parts/drawn";
 import { MemoryBar } from "../parts/memory";
 import { Command, Copied, Facts, Failure, Section, Table, type Column, type Fact } from "../parts/show";
@@ -12,49 +12,51 @@ import { HOST_TIERS, command, file, memory } from "../spec";
 import type { State } from "../state";
 import { COUNTS, DEGREES, ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
 
+/** Fields that this view calls otherwise. */
+const LABELS = { context: "Length of a request", batch: "Requests to hold" };
+
 export function CapacityView({ state, set, catalog, shown, toggle }: ViewProps<CapacityAnswer>): JSX.Element {
   const spec = memory(state);
   const { context, batch, crowd, over } = state;
-  const more = { ...(crowd ? { users: crowd } : {}), ...(over === 100 ? {} : { oversubscription_percent: over }) };
-  const asked = useAnswer<CapacityAnswer>("/api/capacity", { spec, context, batch, ...more }, shown);
-  const flags = ["--context", String(context), "--batch", String(batch)];
-  if (crowd) flags.push("--users", String(crowd));
-  if (over !== 100) flags.push("--oversubscription", String(over / 100));
+  const question = Object.fromEntries(Object.entries({ context, batch, users: crowd, oversubscription: over }).filter(([, text]) => text !== ""));
+  const asked = useAnswer<CapacityAnswer>("/api/capacity", { spec, ...question }, shown);
+  const read = asked.answer?.report;
+  const flags = Object.entries(question).flatMap(([name, text]) => [`--${name}`, text]);
   return (
-    <>
+    <Wrong.Provider value={asked.error}>
       <form class="controls" onSubmit={(e) => e.preventDefault()} aria-label="What is served, on what">
         <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
         <Picker label="Accelerator" value={state.hardware} options={catalog.accelerators} change={(hardware) => set({ hardware })} />
-        <Slider label="Accelerators" value={state.count} values={COUNTS} change={(count) => set({ count })} />
-        <Slider label="Tensor parallelism" value={state.tp} values={DEGREES} say={(v) => (v ? `tp ${v}` : "widest")} change={(tp) => set({ tp })} />
-        <Slider label="Length of a request" value={context} values={powers(128, 131072)} say={(v) => counted(v, "token")} change={(v) => set({ context: v })} />
-        <Slider label="Requests to hold" value={batch} values={powers(1, 4096)} say={(v) => `${grouped(v)} at once`} change={(v) => set({ batch: v })} />
+        <Slider of="hardware.count" value={state.count} at={read?.count} values={COUNTS} change={(count) => set({ count })} />
+        <Slider of="parallelism.tp" value={state.tp} empty="widest" values={DEGREES} change={(tp) => set({ tp })} />
+        <Slider of="context" label={LABELS.context} unit="tokens" value={context} at={read?.context} values={powers(128, 131072)} change={(v) => set({ context: v })} />
+        <Slider of="batch" label={LABELS.batch} unit="at once" value={batch} at={read?.batch} values={powers(1, 4096)} change={(v) => set({ batch: v })} />
         <details class="more">
           <summary>More: formats, engine, its share of memory, host memory, storage, users</summary>
           <div class="controls">
             <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
             <Select label="KV cache" value={state.kv} options={KV} change={(kv) => set({ kv })} />
-            <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine, host: 0 })} />
-            <Field label="gpu_memory_utilization" value={state.share} hint="fraction of memory for the engine; 0: the engine's" change={(share) => set({ share })} />
-            <Field label="max_model_len" unit="tokens" value={state.longest} step={1} hint="longest request that is served; 0: the model's" change={(longest) => set({ longest })} />
-            {HOST_TIERS[state.engine] ? <Field label="Host memory for KV" unit={state.engine === "vllm" ? "GiB" : "GB per rank"} value={state.host} hint="0: none" change={(host) => set({ host })} /> : null}
-            {state.engine === "vllm" && state.host ? <Field label="Storage for KV" unit="GiB" value={state.storage} hint="a disk or file server below host memory; 0: none" change={(storage) => set({ storage })} /> : null}
-            <Field label="Users" value={crowd} step={1} hint="counts the deployments that serve them; 0: not asked" change={(v) => set({ crowd: v })} />
-            <Field label="Over-subscription" unit="%" value={over} least={1} step={1} hint="users who are served, over users who fit at full length" change={(v) => set({ over: v })} />
+            <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine, host: "" })} />
+            <Field of="engine.gpu_memory_utilization" value={state.share} empty="the engine's" hint="fraction of memory for the engine" change={(share) => set({ share })} />
+            <Field of="engine.max_model_len" unit="tokens" value={state.longest} empty="the model's" hint="longest request that is served" change={(longest) => set({ longest })} />
+            {HOST_TIERS[state.engine] ? <Field of={state.engine === "vllm" ? "engine.vllm.kv_offloading_size" : "engine.sglang.hicache_size"} unit={state.engine === "vllm" ? "GiB" : "GB per rank"} value={state.host} empty="none" change={(host) => set({ host })} /> : null}
+            {state.engine === "vllm" && state.host ? <Field of="engine.vllm.kv_storage_size" unit="GiB" value={state.storage} empty="none" hint="a disk or file server below host memory" change={(storage) => set({ storage })} /> : null}
+            <Field of="users" value={crowd} empty="not asked" hint="counts the deployments that serve them" change={(v) => set({ crowd: v })} />
+            <Field of="oversubscription" value={over} empty="1" hint="users who are served, over users who fit at full length" change={(v) => set({ over: v })} />
           </div>
         </details>
       </form>
-      {asked.error ? <Failure error={asked.error} /> : null}
+      {asked.error ? <Failure error={asked.error} labels={LABELS} /> : null}
       {asked.answer ? (
         <div class={asked.error ? "stale" : ""} aria-busy={asked.busy}>
           <Answer answer={asked.answer} state={state} toggle={toggle} />
           <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
-            <Command text={command("capacity", spec, flags)} />
+            <Command text={command(catalog.flags, "capacity", spec, flags)} />
             <Copied label="As a spec file" text={file(spec)} />
           </Section>
         </div>
       ) : asked.error ? null : <p class="quiet-text" role="status">Asking …</p>}
-    </>
+    </Wrong.Provider>
   );
 }
 
@@ -126,7 +128,7 @@ function headline({ report, refusal }: CapacityAnswer): Fact[] {
     [`for ${grouped(report.batch)} at once`, report.smallest_topology ? `${topology(report.smallest_topology)}` : "no number of these accelerators", "the smallest legal number of accelerators of this kind that holds the weights and the requests"],
   ];
   if (report.in_stages) facts.push(["fits in stages", topology(report.in_stages), "these accelerators, divided into pipeline stages"]);
-  if (report.oversubscription !== 1 || report.deployments_for_users !== null) facts.push(["users", grouped(report.users), `over-subscription ${significant(report.oversubscription)}`]);
+  if (report.oversubscription !== 1 || report.deployments_for_users !== null) facts.push(["users of a deployment", grouped(report.users), `over-subscription ${significant(report.oversubscription)}`]);
   if (report.deployments_for_users !== null) facts.push(["deployments for the users", <b id="deployments">{grouped(report.deployments_for_users)}</b>]);
   facts.push(["parameters", `${significant(report.parameters.total / 1e9)} billion, ${percent(report.parameters.active / report.parameters.total)} active`]);
   return facts;

@@ -1,6 +1,7 @@
 // Common parts of the views: their properties, and lists to choose from.
 
 import type { Option } from "../parts/controls";
+import type { Flags } from "../spec";
 import type { State } from "../state";
 
 export interface Catalog {
@@ -9,6 +10,10 @@ export interface Catalog {
   /** Accelerators that have a rental price. */
   rented: readonly Option[];
   workloads: readonly Option[];
+  /** Workloads that have arrivals of their own. */
+  recorded: readonly string[];
+  /** Flags of each verb, for the command lines. */
+  flags: Flags;
 }
 
 export interface ViewProps<T> {

@@ -7,21 +7,19 @@ import { Bars } from "../charts/stack";
 import { bytes, grouped, percent, scaled, significant, shortName, time } from "../format";
 import type { Accelerator, Cost, LimitsAnswer, OperatorCost, Rank } from "../generated";
 import { useAnswer } from "../parts/asking";
-import { Choice, Measured, Picker, Select, Slider, powers } from "../parts/controls";
+import { Choice, Measured, Picker, Select, Slider, Wrong, powers } from "../parts/controls";
 import { model as dropped, type Known } from "../parts/dropped";
 import { MemoryBar } from "../parts/memory";
 import { Command, Copied, Drop, Facts, Failure, Legend, Section, Table, type Column } from "../parts/show";
 import { command, file, machine } from "../spec";
 import type { State } from "../state";
 import { COUNTS, DEGREES, ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
-import { LimitsSweep } from "./sweep";
-
-/** Weight formats of the slider, each with its label in bits. */
-const BITS: readonly (readonly [string, string])[] = [["nvfp4", "4 (nvfp4)"], ["w4", "4 (int4, weight-only)"], ["fp8", "8 (fp8)"], ["bf16", "16 (bf16)"]];
+import { LimitsSweep, held } from "./sweep";
 
 export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<LimitsAnswer>): JSX.Element {
   const spec = machine(state);
-  const asked = useAnswer<LimitsAnswer>("/api/limits", { spec, batch: state.batch, context: state.context }, shown);
+  const asked = useAnswer<LimitsAnswer>("/api/limits", { spec, ...held("", state) }, shown);
+  const read = asked.answer?.report;
   const [known, setKnown] = useState<Known | null>(null);
   const [failed, setFailed] = useState<string | null>(null);
   const drop = (files: File[]) => {
@@ -34,26 +32,19 @@ export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<Lim
       .catch((error: unknown) => setFailed(error instanceof Error ? error.message : String(error)));
   };
   return (
-    <>
+    <Wrong.Provider value={asked.error}>
       {shown ? null : (
         <form class="controls" onSubmit={(e) => e.preventDefault()} aria-label="What is served, on what">
           <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
           <Picker label="Accelerator" value={state.hardware} options={catalog.accelerators} change={(hardware) => set({ hardware })} />
-          <Slider label="Batch" value={state.batch} values={powers(1, 4096)} say={(v) => `${grouped(v)} sequences`} change={(batch) => set({ batch })} />
-          <Slider label="Context" value={state.context} values={powers(128, 131072)} say={(v) => `${grouped(v)} tokens`} change={(context) => set({ context })} />
-          <Slider label="Accelerators" value={state.count} values={COUNTS} say={(v) => grouped(v)} change={(count) => set({ count })} />
-          <Slider label="Tensor parallelism" value={state.tp} values={DEGREES} say={(v) => (v ? `tp ${v}` : "widest")} change={(tp) => set({ tp })} />
-          <Slider
-            label="Bits of a weight"
-            value={state.weights ? BITS.findIndex(([format]) => format === state.weights) : BITS.length}
-            values={[...BITS.keys(), BITS.length]}
-            say={(v) => (v === BITS.length || v < 0 ? (state.weights || "as published") : (BITS[v]?.[1] ?? ""))}
-            change={(v) => set({ weights: BITS[v]?.[0] ?? "" })}
-          />
+          <Slider of="batch" unit="sequences" value={state.batch} at={read?.batch} values={powers(1, 4096)} change={(batch) => set({ batch })} />
+          <Slider of="context" unit="tokens" value={state.context} at={read?.context} values={powers(128, 131072)} change={(context) => set({ context })} />
+          <Slider of="hardware.count" value={state.count} at={read?.count} values={COUNTS} change={(count) => set({ count })} />
+          <Slider of="parallelism.tp" value={state.tp} empty="widest" values={DEGREES} change={(tp) => set({ tp })} />
+          <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
           <details class="more">
             <summary>More: formats, engine, your own model</summary>
             <div class="controls">
-              <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
               <Select label="KV cache" value={state.kv} options={KV} change={(kv) => set({ kv })} />
               <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
               <Drop label={<>Drop a <code>config.json</code> (with a safetensors index or files in its folder) or a <code>.gguf</code>; only headers are read</>} accept=".json,.gguf,.safetensors" several take={drop} />
@@ -69,20 +60,23 @@ export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<Lim
           <Answer answer={asked.answer} state={state} set={set} toggle={toggle} />
           {shown ? null : (
             <Section name="sweep" title="Sweep" open={state.open.includes("sweep")} toggle={toggle} note="the step over one quantity">
-              <LimitsSweep spec={spec} state={state} set={set} />
+              <LimitsSweep spec={spec} state={state} set={set} flags={catalog.flags} />
             </Section>
           )}
           {shown ? null : (
             <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
-              <Command text={command("limits", spec, ["--batch", String(state.batch), "--context", String(state.context)])} />
+              <Command text={command(catalog.flags, "limits", spec, step(state))} />
               <Copied label="As a spec file" text={file(spec)} />
             </Section>
           )}
         </div>
       ) : asked.error ? null : <p class="quiet-text" role="status">Asking …</p>}
-    </>
+    </Wrong.Provider>
   );
 }
+
+/** Flags of the step. */
+const step = ({ batch, context }: State): string[] => [...(batch ? ["--batch", batch] : []), ...(context ? ["--context", context] : [])];
 
 function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: State; set: ViewProps<LimitsAnswer>["set"]; toggle: ViewProps<LimitsAnswer>["toggle"] }): JSX.Element {
   const { report, capacity, accelerator } = answer;

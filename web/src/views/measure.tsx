@@ -6,7 +6,7 @@ import { Bars } from "../charts/stack";
 import { grouped, percent, significant, time } from "../format";
 import type { MeasureAnswer, Run } from "../generated";
 import { useWork } from "../parts/asking";
-import { Field, Measured, Picker, Select, Text } from "../parts/controls";
+import { Field, Measured, Picker, Select, Text, Wrong } from "../parts/controls";
 import { Drop, Facts, Failure, Table, Working, type Column } from "../parts/show";
 import { ENGINES, EVIDENCE, KV, WEIGHTS, type ViewProps } from "./common";
 
@@ -34,7 +34,7 @@ export function MeasureView({ state, set, catalog }: ViewProps<MeasureAnswer>): 
   const ask = (from: { name: string; text: string }) => {
     const optional = { ...(state.version ? { engine_version: state.version } : {}), ...(state.weights ? { weights: state.weights } : {}) };
     work.start("/api/measure", {
-      name: from.name, text: from.text, model: state.model, hardware: state.hardware, tp: Math.max(1, state.tp), count: state.count,
+      name: from.name, text: from.text, model: state.model, hardware: state.hardware, tp: state.tp || "1", count: state.count || "1",
       engine: state.engine, kv: state.kv, ...optional,
     });
   };
@@ -52,15 +52,15 @@ export function MeasureView({ state, set, catalog }: ViewProps<MeasureAnswer>): 
     });
   };
   return (
-    <>
+    <Wrong.Provider value={work.error}>
       <form class="controls" aria-label="What it was measured on" onSubmit={(e) => {
         e.preventDefault();
         if (file) ask(file);
       }}>
         <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
         <Picker label="Accelerator" value={state.hardware} options={catalog.accelerators} change={(hardware) => set({ hardware })} />
-        <Field label="Accelerators" value={state.count} least={1} step={1} change={(count) => set({ count })} />
-        <Field label="Tensor parallelism" value={Math.max(1, state.tp)} least={1} step={1} change={(tp) => set({ tp })} />
+        <Field of="count" value={state.count} empty="1" change={(count) => set({ count })} />
+        <Field of="tp" value={state.tp} empty="1" change={(tp) => set({ tp })} />
         <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
         <Text wide={false} label="Engine's version" value={state.version} hint="as in 0.11.2; empty: the newest known" change={(version) => set({ version })} />
         <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
@@ -76,7 +76,7 @@ export function MeasureView({ state, set, catalog }: ViewProps<MeasureAnswer>): 
       {work.busy ? <Working done={0} all={0} what="runs forecast" /> : null}
       {work.error ? <Failure error={work.error} /> : null}
       {work.answer ? <Answer answer={work.answer} /> : file ? null : <p class="empty">Nothing is measured yet. Results do not say what they ran on, so say it above, then drop them.</p>}
-    </>
+    </Wrong.Provider>
   );
 }
 

@@ -6,7 +6,8 @@ import { Scatter, front, type Dot } from "../charts/scatter";
 import { dollars, grouped, percent, scaled, significant, time } from "../format";
 import type { Choice as Deployment, PlanAnswer } from "../generated";
 import { useWork } from "../parts/asking";
-import { Check, Field, Measured, Picker, Select, Several, Text } from "../parts/controls";
+import { Check, Field, Measured, Picker, Select, Several, Text, Wrong } from "../parts/controls";
+import { LoadControls, MoreLoad, SloControls } from "../parts/load";
 import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column, type Fact } from "../parts/show";
 import { command, file, plan, type Spec } from "../spec";
 import type { State } from "../state";
@@ -43,6 +44,8 @@ export const QUANTITIES: Readonly<Record<string, Quantity>> = {
 };
 
 const AXES = Object.entries(QUANTITIES).map(([key, q]) => [key, `${q.name}, ${q.unit}`] as const);
+/** The quantity that shows an objective, so that the best looks best. */
+const SHOWS: Readonly<Record<string, string>> = { cost_per_hour: "hour", cost_per_million_tokens: "output", accelerators: "hour", energy: "joules" };
 const MINIMISE = [["cost_per_hour", "dollars an hour"], ["cost_per_million_tokens", "dollars per million tokens"], ["accelerators", "accelerators"], ["energy", "energy"]] as const;
 
 /** Name of a deployment, as in `4 × h100-sxm, tp 2 × 2`. */
@@ -91,35 +94,29 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
   }, []);
   const changed = asked !== null && JSON.stringify(asked) !== JSON.stringify(spec);
   return (
-    <>
+    <Wrong.Provider value={work.error}>
       {shown ? null : (
         <form class="controls" aria-label="Question" onSubmit={(e) => {
           e.preventDefault();
           go();
         }}>
           <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
-          <Select label="Arrivals" value={state.load} options={[["rate", "Poisson rate"], ["users", "closed loop of users"]]} change={(load) => set({ load })} />
-          {state.load === "rate"
-            ? <Field label="Rate" unit="requests/s" value={state.rate} least={0.001} change={(rate) => set({ rate })} />
-            : <Field label="Users" value={state.users} least={1} step={1} change={(users) => set({ users })} />}
-          <Field label="Mean prompt length" unit="tokens" value={state.input} least={1} step={1} change={(input) => set({ input })} />
-          <Field label="Mean answer length" unit="tokens" value={state.output} least={1} step={1} change={(output) => set({ output })} />
-          <Field label="TTFT p99, at most" unit="ms" value={state.ttft} change={(ttft) => set({ ttft })} />
-          <Field label="TPOT p99, at most" unit="ms" value={state.tpot} change={(tpot) => set({ tpot })} />
+          <LoadControls state={state} set={set} catalog={catalog} />
+          <SloControls state={state} set={set} />
           <Select label="Least" value={state.minimise} options={MINIMISE} change={(minimise) => set({ minimise })} />
-          <Several label="Accelerators to choose from" value={state.chips} hint="catalog ids with commas between them" options={catalog.rented} change={(chips) => set({ chips })} />
+          <Several of="search.accelerators" label="Accelerators to choose from" value={state.chips} hint="catalog ids with commas between them" options={catalog.rented} change={(chips) => set({ chips })} />
           <details class="more">
-            <summary>More: search, prices, power, why another lost</summary>
+            <summary>More: published traffic, search, prices, power, why another lost</summary>
             <div class="controls">
-              <Field label="Accelerators at most" value={state.most} least={1} step={1} change={(most) => set({ most })} />
-              <Field label="Requests of a proof" value={state.proof} step={1} hint="0: 10,000, or what shows that a queue grows" change={(proof) => set({ proof })} />
-              <Text label="Weight formats" value={state.formats} hint="as in bf16,fp8; empty: as published" change={(formats) => set({ formats })} />
+              <MoreLoad state={state} set={set} catalog={catalog} />
+              <Field of="search.max_accelerators" value={state.most} empty="16" change={(most) => set({ most })} />
+              <Field of="search.requests" value={state.proof} empty="10000" hint="or as many as show that a queue grows" change={(proof) => set({ proof })} />
+              <Text of="search.weights" label="Weight formats" value={state.formats} hint="as in bf16,fp8; empty: as published" change={(formats) => set({ formats })} />
               <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
-              <Select label="Spread of lengths" value={state.spread} options={[["lognormal", "log-normal, σ 0.7"], ["fixed", "none: all alike"]]} change={(spread) => set({ spread })} />
-              <Text label="Own prices" value={state.prices} hint="dollars of an accelerator an hour, as in h100-sxm=2.1,l4=0.6; empty: the catalog's" change={(prices) => set({ prices })} />
-              <Text label="Own power" value={state.power} hint="watts of an accelerator with its share of the server, as in h100-sxm=1200; empty: its board power" change={(power) => set({ power })} />
-              <Field label="Grid" unit="g CO₂e/kWh" value={state.grid} hint="0: no emissions" change={(grid) => set({ grid })} />
-              <Text label="Why did this lose?" value={state.why} hint="as in accelerator=h100-sxm tp=4 replicas=2; run again to hear" change={(why) => set({ why })} />
+              <Text of="search.prices" label="Own prices" value={state.prices} hint="dollars of an accelerator an hour, as in h100-sxm=2.1,l4=0.6; empty: the catalog's" change={(prices) => set({ prices })} />
+              <Text of="search.power_w" label="Own power" value={state.power} hint="watts of an accelerator with its share of the server, as in h100-sxm=1200; empty: its board power" change={(power) => set({ power })} />
+              <Field of="hardware.grid_g_per_kwh" unit="g CO₂e/kWh" value={state.grid} empty="no emissions" change={(grid) => set({ grid })} />
+              <Text of="why" label="Why did this lose?" value={state.why} hint="as in accelerator=h100-sxm tp=4 replicas=2; run again to hear" change={(why) => set({ why })} />
               <Check label="Also disaggregated" value={state.apart} change={(apart) => set({ apart })} />
             </div>
           </details>
@@ -144,11 +141,11 @@ export function PlanView(props: ViewProps<PlanAnswer>): JSX.Element {
       )}
       {shown || !work.answer ? null : (
         <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
-          <Command text={command("plan", spec, state.why ? ["--why", `'${state.why}'`] : [])} />
+          <Command text={command(catalog.flags, "plan", spec, state.why ? ["--why", `'${state.why}'`] : [])} />
           <Copied label="As a spec file" text={file(spec)} />
         </Section>
       )}
-    </>
+    </Wrong.Provider>
   );
 }
 
@@ -166,12 +163,12 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
           <Facts
             facts={[
               ["price", <b data-figure="cost_per_hour" data-value={best.cost_per_hour ?? ""}>{`${dollars(best.cost_per_hour)} an hour`}</b>],
+              ["chance to meet the SLO", <b>{percent(best.chance)}</b>, "simulated at quantiles of the step times"],
               ["output tokens", <b>{`${dollars(best.cost_per_million_tokens)} per million`}</b>],
               ...(best.grams_co2e_per_million_tokens === undefined ? [] : [["emissions", <b id="carbon">{`${significant(best.grams_co2e_per_million_tokens)} g CO₂e per million`}</b>] as Fact]),
               ["TTFT p99", <b>{time(best.ttft_p99_ms)}</b>],
               ["TPOT p99", <b>{time(best.tpot_p99_ms)}</b>],
               ["bottleneck", <b>{best.bound}</b>],
-              ["chance to meet the SLO", <b>{percent(best.chance)}</b>, "simulated at quantiles of the step times"],
               ["carries", <b>{best.max_requests_per_s === null ? "–" : `${significant(best.max_requests_per_s)} requests/s`}</b>],
             ]}
           />
@@ -224,22 +221,25 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
 function Pareto({ answer, state, set }: { answer: PlanAnswer; state: State; set: ViewProps<PlanAnswer>["set"] }): JSX.Element {
   const [chosen, choose] = useState<string | null>(null);
   const x = QUANTITIES[state.x] ?? (QUANTITIES["interactivity"] as Quantity);
-  const y = QUANTITIES[state.y] ?? (QUANTITIES["throughput"] as Quantity);
+  const upward = QUANTITIES[state.y] ? state.y : (SHOWS[state.minimise] ?? "hour");
+  const y = QUANTITIES[upward] as Quantity;
+  const unlikely = (d: Deployment): boolean => d.chance !== null && d.chance < answer.report.confidence;
   const chips = [...new Set(answer.report.ranked.map((d) => d.accelerator))];
   const all = answer.report.ranked.flatMap((d): Dot[] => {
     const [at, up] = [x.of(d, answer), y.of(d, answer)];
     if (at === null || up === null) return [];
     const own = answer.report.best && keyOf(d) === keyOf(answer.report.best);
-    return [{ key: keyOf(d), name: own ? `best: ${nameOf(d)}` : nameOf(d), x: at, y: up, tone: `s${chips.indexOf(d.accelerator) % 6}`, best: own ?? false }];
+    return [{ key: keyOf(d), name: own ? `best: ${nameOf(d)}` : nameOf(d), x: at, y: up, tone: `s${chips.indexOf(d.accelerator) % 6}`, best: own ?? false, faded: unlikely(d) }];
   });
-  const best = front(all, x.more, y.more);
+  const likely = all.filter((d) => !d.faded);
+  const best = front(likely.length ? likely : all, x.more, y.more);
   const dots = all.map((d) => ({ ...d, front: best.has(d.key) })).filter((d) => d.front || d.best || !state.pareto);
   const one = answer.report.ranked.find((d) => keyOf(d) === chosen);
   const tick = (q: Quantity) => (q.unit === "ms" ? time : (v: number) => scaled(v, ""));
   return (
     <figure class="picture">
       <div class="controls">
-        <Select label="Upward" value={state.y} options={AXES} change={(v) => set({ y: v })} />
+        <Select label="Upward" value={upward} options={AXES} change={(v) => set({ y: v })} />
         <Select label="Across" value={state.x} options={AXES} change={(v) => set({ x: v })} />
         <div class="actions wide">
           <Check label="log upward" value={state.logy} change={(logy) => set({ logy })} />
@@ -267,17 +267,24 @@ function Pareto({ answer, state, set }: { answer: PlanAnswer; state: State; set:
           )}
         </Measured>
       )}
-      {chips.length > 1 ? <Legend parts={chips.slice(0, 6).map((chip, i) => [`s${i}`, chip] as const)} /> : null}
-      <figcaption><p class="readout" aria-live="polite">{one ? `${nameOf(one)}, ${one.weights} weights, ${one.kv} KV: TTFT p99 ${time(one.ttft_p99_ms)}, TPOT p99 ${time(one.tpot_p99_ms)}, ${significant(one.output_tok_s_per_accelerator)} output tokens/s of an accelerator, ${dollars(one.cost_per_hour)} an hour, ${dollars(one.cost_per_million_tokens)} per million output tokens; ${one.bound} binds.` : "Point at a deployment. The line joins those that no other beats in both."}</p></figcaption>
+      <Legend
+        parts={[
+          ...(chips.length > 1 ? chips.map((chip, i) => [`s${i % 6}`, chip] as const) : []),
+          ...(all.some((d) => d.best) ? [["ring", "the best"] as const] : []),
+          ...(dots.some((d) => d.faded) ? [["faded", `faded: meets the SLO as forecast, with a chance below ${percent(answer.report.confidence)}`] as const] : []),
+        ]}
+      />
+      <figcaption><p class="readout" aria-live="polite">{one ? `${nameOf(one)}, ${one.weights} weights, ${one.kv} KV: TTFT p99 ${time(one.ttft_p99_ms)}, TPOT p99 ${time(one.tpot_p99_ms)}, ${significant(one.output_tok_s_per_accelerator)} output tokens/s of an accelerator, ${dollars(one.cost_per_hour)} an hour, ${dollars(one.cost_per_million_tokens)} per million output tokens; ${one.bound} binds.` : `Point at a deployment. ${x.more ? "To the right" : "To the left"} and ${y.more ? "higher" : "lower"} is better; the line joins those that no other beats in both.`}</p></figcaption>
     </figure>
   );
 }
 
 const RANKED: Column<Deployment>[] = [
   { name: "deployment", show: nameOf, value: nameOf },
+  { name: "chance", show: (d) => percent(d.chance), value: (d) => d.chance, number: true, title: () => "to meet the SLO, simulated at quantiles of the step times" },
+  { name: "$ an hour", show: (d) => dollars(d.cost_per_hour), value: (d) => d.cost_per_hour, number: true },
   { name: "weights / KV", show: (d) => `${d.weights} / ${d.kv}`, value: (d) => `${d.weights}/${d.kv}` },
   { name: "step tokens", show: (d) => grouped(d.max_num_batched_tokens), value: (d) => d.max_num_batched_tokens, number: true },
-  { name: "$ an hour", show: (d) => dollars(d.cost_per_hour), value: (d) => d.cost_per_hour, number: true },
   { name: "$ per M output", show: (d) => dollars(d.cost_per_million_tokens), value: (d) => d.cost_per_million_tokens, number: true },
   { name: "TTFT p99", show: (d) => time(d.ttft_p99_ms), value: (d) => d.ttft_p99_ms, number: true },
   { name: "TPOT p99", show: (d) => time(d.tpot_p99_ms), value: (d) => d.tpot_p99_ms, number: true },
@@ -285,7 +292,6 @@ const RANKED: Column<Deployment>[] = [
   { name: "tokens/s each", show: (d) => significant(d.output_tok_s_per_accelerator), value: (d) => d.output_tok_s_per_accelerator, number: true },
   { name: "running", show: (d) => significant(d.batch), value: (d) => d.batch, number: true },
   { name: "bottleneck", show: (d) => d.bound, value: (d) => d.bound },
-  { name: "chance", show: (d) => percent(d.chance), value: (d) => d.chance, number: true },
   { name: "evidence", show: (d) => d.evidence ?? "limit", value: (d) => d.evidence },
 ];
 

@@ -9,7 +9,8 @@ import { save } from "../csv";
 import { counted, dollars, grouped, percent, significant, shortName, signed, time } from "../format";
 import type { SeriesPoint, RunAnswer, Timeline as Events } from "../generated";
 import { useWork } from "../parts/asking";
-import { Field, Measured, Picker, Select, Slider, powers } from "../parts/controls";
+import { Field, Measured, Picker, Select, Wrong } from "../parts/controls";
+import { LoadControls, MoreLoad, SloControls } from "../parts/load";
 import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column } from "../parts/show";
 import { command, file, run, type Spec, type Value } from "../spec";
 import { ENGINES, KV, WEIGHTS, type ViewProps } from "./common";
@@ -40,7 +41,7 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
   }, []);
   const changed = asked !== null && JSON.stringify(asked) !== JSON.stringify(spec);
   return (
-    <>
+    <Wrong.Provider value={work.error}>
       {shown ? null : (
         <form class="controls" aria-label="Traffic and engine" onSubmit={(e) => {
           e.preventDefault();
@@ -48,34 +49,23 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
         }}>
           <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
           <Picker label="Accelerator" value={state.hardware} options={catalog.accelerators} change={(hardware) => set({ hardware })} />
-          <Field label="Accelerators" value={state.count} least={1} step={1} change={(count) => set({ count })} />
+          <Field of="hardware.count" value={state.count} empty="1" change={(count) => set({ count })} />
           <Select label="Engine" value={state.engine} options={ENGINES} change={(engine) => set({ engine })} />
-          <Select label="Arrivals" value={state.load} options={[["rate", "Poisson rate"], ["users", "closed loop of users"]]} change={(load) => set({ load })} />
-          {state.load === "rate"
-            ? <Field label="Rate" unit="requests/s" value={state.rate} least={0.001} change={(rate) => set({ rate })} />
-            : <Slider label="Users" value={state.users} values={powers(1, 1024)} say={(v) => `${grouped(v)} at once`} change={(users) => set({ users })} />}
-          {state.workload || state.classes ? null : (
-            <>
-              <Field label="Mean prompt length" unit="tokens" value={state.input} least={1} step={1} change={(input) => set({ input })} />
-              <Field label="Mean answer length" unit="tokens" value={state.output} least={1} step={1} change={(output) => set({ output })} />
-            </>
-          )}
+          <LoadControls state={state} set={set} catalog={catalog} />
           <details class="more">
-            <summary>More: lengths, parallelism, engine settings, SLO, classes, failures, emissions</summary>
+            <summary>More: published traffic, parallelism, engine settings, SLO, classes, failures, emissions</summary>
             <div class="controls">
-              <Picker label="Published lengths" value={state.workload || "none"} options={[["none", "mean lengths as given"], ...catalog.workloads]} change={(w) => set({ workload: w === "none" ? "" : w })} />
-              <Select label="Spread of lengths" value={state.spread} options={[["lognormal", "log-normal, σ 0.7"], ["fixed", "none: all alike"]]} change={(spread) => set({ spread })} />
-              <Field label="Requests" value={state.requests} least={1} step={1} hint="at most 200,000" change={(requests) => set({ requests })} />
-              <Field label="Seed" value={state.seed} step={1} change={(seed) => set({ seed })} />
-              <Field label="Tensor parallelism" value={state.tp} step={1} hint="0: the widest" change={(tp) => set({ tp })} />
+              <MoreLoad state={state} set={set} catalog={catalog} />
+              <Field of="workload.requests" value={state.requests} empty={state.load === "recorded" ? "all that were recorded" : "10000"} hint="at most 200,000" change={(requests) => set({ requests })} />
+              <Field of="workload.seed" value={state.seed} empty="0" change={(seed) => set({ seed })} />
+              <Field of="parallelism.tp" value={state.tp} empty="widest" change={(tp) => set({ tp })} />
               <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
               <Select label="KV cache" value={state.kv} options={KV} change={(kv) => set({ kv })} />
-              <Field label="max_num_seqs" value={state.seqs} step={1} hint="0: the engine's" change={(seqs) => set({ seqs })} />
-              <Field label="max_num_batched_tokens" value={state.tokens} step={1} hint="0: the engine's" change={(tokens) => set({ tokens })} />
+              <Field of="engine.max_num_seqs" value={state.seqs} empty="the engine's" change={(seqs) => set({ seqs })} />
+              <Field of="engine.max_num_batched_tokens" value={state.tokens} empty="the engine's" change={(tokens) => set({ tokens })} />
               <Select label="Chunked prefill" value={state.chunked} options={SWITCH} change={(chunked) => set({ chunked })} />
               <Select label="Prefix caching" value={state.prefix} options={SWITCH} change={(prefix) => set({ prefix })} />
-              <Field label="SLO: TTFT p99" unit="ms" value={state.ttft} hint="0: none" change={(ttft) => set({ ttft })} />
-              <Field label="SLO: TPOT p99" unit="ms" value={state.tpot} hint="0: none" change={(tpot) => set({ tpot })} />
+              <SloControls state={state} set={set} />
               <ServedControls state={state} set={set} />
             </div>
           </details>
@@ -92,17 +82,17 @@ export function ServeView(props: ViewProps<RunAnswer>): JSX.Element {
       {work.answer ? <div class={work.busy || work.error ? "stale" : ""}><Answer {...props} answer={work.answer} kept={kept} spec={asked} /></div> : null}
       {shown || asked === null ? null : (
         <Section name="sweep" title="Sweep" open={state.open.includes("sweep")} toggle={toggle} note="the run over one key">
-          <ServeSweep spec={asked} state={state} set={set} />
+          <ServeSweep spec={asked} state={state} set={set} flags={catalog.flags} />
         </Section>
       )}
       {shown || !work.answer ? null : (
         <Section name="link" title="Take it along" open={state.open.includes("link")} toggle={toggle}>
-          <Command text={command("simulate", spec)} />
+          <Command text={command(catalog.flags, "simulate", spec)} />
           <Copied label="As a spec file" text={file(spec)} />
           <Trace spec={spec} />
         </Section>
       )}
-    </>
+    </Wrong.Provider>
   );
 }
 

@@ -11,11 +11,11 @@ import type { State } from "../state";
 export function ServedControls({ state, set }: { state: State; set: (some: Partial<State>) => void }): JSX.Element {
   return (
     <>
-      <Text label="Classes of requests" value={state.classes} hint="name, share, prompt and answer tokens, then TTFT and TPOT p99 in ms if bounded, as in chat 0.8 500 200 1000 50; batch 0.2 4000 800" change={(classes) => set({ classes })} />
-      <Field label="Failures: mean time between" unit="s" value={state.mtbf} hint="of each replica; 0: none" change={(mtbf) => set({ mtbf })} />
-      <Field label="Restart after a failure" unit="s" value={state.restart} change={(restart) => set({ restart })} />
-      <Field label="Grid" unit="g CO₂e/kWh" value={state.grid} hint="0: no emissions" change={(grid) => set({ grid })} />
-      <Field label="Power usage effectiveness" value={state.pue} least={1} hint="energy of the site over energy of its machines" change={(pue) => set({ pue })} />
+      <Text of="workload.classes" label="Classes of requests" value={state.classes} hint="name, share, prompt and answer tokens, then TTFT and TPOT p99 in ms if bounded, as in chat 0.8 500 200 1000 50; batch 0.2 4000 800" change={(classes) => set({ classes })} />
+      <Field of="fleet.failures.mtbf_s" unit="s" value={state.mtbf} empty="none" hint="of each replica" change={(mtbf) => set({ mtbf })} />
+      <Field of="fleet.failures.restart_s" unit="s" value={state.restart} empty="60" change={(restart) => set({ restart })} />
+      <Field of="hardware.grid_g_per_kwh" unit="g CO₂e/kWh" value={state.grid} empty="no emissions" change={(grid) => set({ grid })} />
+      <Field of="hardware.pue" value={state.pue} empty="1" hint="energy of the site over energy of its machines" change={(pue) => set({ pue })} />
     </>
   );
 }

@@ -5,10 +5,10 @@ import { useEffect } from "preact/hooks";
 import { dollars, grouped, percent, significant, time } from "../format";
 import type { LimitsSweepAnswer, Picture, RunSweepAnswer } from "../generated";
 import { useWork } from "../parts/asking";
-import { Select, Text } from "../parts/controls";
+import { Select, Text, Wrong } from "../parts/controls";
 import { Drawn } from "../parts/drawn";
 import { Command, Failure, Table, Working, type Column } from "../parts/show";
-import { command, without, type Spec } from "../spec";
+import { command, without, type Flags, type Spec } from "../spec";
 import type { State } from "../state";
 import type { ViewProps } from "./common";
 
@@ -55,15 +55,15 @@ export function chosen(keys: readonly SweepKey[], state: Pick<State, "sweep" | "
 }
 
 /** Quantities of the step that stay constant while `key` is swept, of those on which the step depends. */
-export function held(key: string, state: Pick<State, "batch" | "context">): Record<string, number> {
+export function held(key: string, state: Pick<State, "batch" | "context">): Record<string, string> {
   if (key === "prefill") return {};
   const { batch, context } = state;
-  return Object.fromEntries(Object.entries({ batch, context }).filter(([name]) => name !== key));
+  return Object.fromEntries(Object.entries({ batch, context }).filter(([name, text]) => name !== key && text !== ""));
 }
 
 /** A spec without what a sweep of `key` sets. */
 export function sweepable(spec: Spec, key: string): Spec {
-  const paths: Record<string, string[]> = { tp: ["parallelism.tp"], "engine.name": ["engine.name", "engine.scheduler"] };
+  const paths: Record<string, string[]> = { tp: ["parallelism.tp"] };
   return (paths[key] ?? [key]).reduce(without, spec);
 }
 
@@ -71,11 +71,12 @@ interface Props {
   spec: Spec;
   state: State;
   set: ViewProps<never>["set"];
+  flags: Flags;
 }
 
 type Swept = { pictures: Picture[]; report: { points: { values: (boolean | number | string)[] }[] } };
 
-function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state, set }: Omit<Props, "spec"> & {
+function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state, set }: Omit<Props, "spec" | "flags"> & {
   path: string;
   keys: readonly SweepKey[];
   /** The question about a key, without the sweep. */
@@ -94,13 +95,13 @@ function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state
     const first = p.values[0] ?? null;
     return typeof first === "boolean" ? String(first) : first;
   };
-  const first: Column<T["report"]["points"][number]> = { name, show: (p) => (typeof value(p) === "number" ? grouped(Number(value(p))) : String(value(p))), value };
   const points: readonly T["report"]["points"][number][] = work.answer?.report.points ?? [];
+  const first: Column<T["report"]["points"][number]> = { name, show: (p) => (typeof value(p) === "number" ? grouped(Number(value(p))) : String(value(p))), value, number: points.every((p) => typeof value(p) === "number") };
   return (
-    <>
+    <Wrong.Provider value={work.error}>
       <form class="controls" aria-label="What varies" onSubmit={(e) => e.preventDefault()}>
         <Select label="Vary" value={key} options={keys.map((one) => [one.key, one.name] as const)} change={(sweep) => set({ sweep, values: "" })} />
-        <Text label="Over the values" value={values} hint="as in 1..512:x2, 8..64:8 or 1,2,4" change={(text) => set({ sweep: key, values: text })} />
+        <Text of="sweep" label="Over the values" value={values} hint="as in 1..512:x2, 8..64:8 or 1,2,4" change={(text) => set({ sweep: key, values: text })} />
       </form>
       {work.busy ? <Working done={work.progress?.done ?? 0} all={work.progress?.all ?? 0} what="values" /> : null}
       {work.error ? <Failure error={work.error} /> : null}
@@ -111,7 +112,7 @@ function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state
         </div>
       ) : null}
       <Command text={words(key, `${key}=${values}`)} />
-    </>
+    </Wrong.Provider>
   );
 }
 
@@ -127,15 +128,15 @@ const STEP_COLUMNS: readonly Column<StepPoint>[] = [
   { name: "fits", show: (p) => (p.fits ? "yes" : "no"), value: (p) => p.fits ? "yes" : "no", title: () => "whether memory holds the KV cache of the step" },
 ];
 
-export function LimitsSweep({ spec, state, set }: Props): JSX.Element {
+export function LimitsSweep({ spec, state, set, flags }: Props): JSX.Element {
   const of = (key: string) => sweepable(spec, key);
-  const flags = (key: string) => Object.entries(held(key, state)).flatMap(([name, n]) => [`--${name}`, String(n)]);
+  const step = (key: string) => Object.entries(held(key, state)).flatMap(([name, text]) => [`--${name}`, text]);
   return (
     <Sweep<LimitsSweepAnswer>
       path="/api/limits-sweep"
       keys={LIMITS_KEYS}
       body={(key) => ({ spec: of(key), ...held(key, state) })}
-      words={(key, sweep) => command("limits", of(key), ["--sweep", sweep, ...flags(key)])}
+      words={(key, sweep) => command(flags, "limits", of(key), ["--sweep", sweep, ...step(key)])}
       title="Time of a step and its throughput"
       columns={STEP_COLUMNS}
       state={state}
@@ -160,14 +161,14 @@ const RUN_COLUMNS: readonly Column<RunPoint>[] = [
   { name: "overloaded", show: (p) => (p.load.overloaded ? "yes" : "no"), value: (p) => (p.load.overloaded ? "yes" : "no") },
 ];
 
-export function ServeSweep({ spec, state, set }: Props): JSX.Element {
+export function ServeSweep({ spec, state, set, flags }: Props): JSX.Element {
   const load = LOAD_KEYS[state.load];
   return (
     <Sweep<RunSweepAnswer>
       path="/api/simulate-sweep"
       keys={load ? [load, ...SERVE_KEYS] : SERVE_KEYS}
       body={(key) => ({ spec: sweepable(spec, key) })}
-      words={(key, sweep) => command("simulate", sweepable(spec, key), ["--sweep", sweep])}
+      words={(key, sweep) => command(flags, "simulate", sweepable(spec, key), ["--sweep", sweep])}
       title="Latencies and throughput"
       columns={RUN_COLUMNS}
       state={state}

@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use roofcast::spec::keys::{KEYS, SpecKey, ValueType};
 use roofcast::spec::number::{self, Unit};
 use roofcast::spec::settings::{NO_BOUND, Setting};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use toml::{Table, Value};
 
@@ -95,6 +96,11 @@ fn keys<S: Sections>() -> impl Iterator<Item = (&'static SpecKey, &'static str, 
     })
 }
 
+/// The flag of each key that has one in these sections, by the key's path.
+pub(crate) fn by_path<S: Sections>() -> BTreeMap<&'static str, &'static str> {
+    keys::<S>().map(|(key, flag, _)| (key.path, flag)).collect()
+}
+
 impl<S: Sections> Args for Flags<S> {
     fn augment_args(command: Command) -> Command {
         let flags = keys::<S>().flat_map(|(key, flag, heading)| argument(key, flag, heading));
@@ -161,7 +167,7 @@ fn argument(key: &SpecKey, flag: &'static str, heading: &'static str) -> Vec<Arg
 }
 
 /// Parses the text of a flag as a value of its key.
-fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
+pub(crate) fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
     let accepted = |what: &str| format!("accepted: {what}");
     let whole = |text: &str| {
         number::whole(text).map(Value::from).ok_or_else(|| accepted("a whole number, as 4096 or 8k"))

@@ -7,7 +7,7 @@ use roofcast::spec::number::{self, Unit};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Parser of a count from 1 to 2^30.
-pub(super) fn positive() -> fn(&str) -> Result<u64, String> {
+pub(crate) fn positive() -> fn(&str) -> Result<u64, String> {
     |text| match whole(text) {
         Some(n) if (1..=1 << 30).contains(&n) => Ok(n),
         _ => Err("accepted: a whole number from 1 to 2^30, as 4096 or 8k".into()),
@@ -71,7 +71,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(super) fn factor(text: &str) -> Result<f64, String> {
+pub(crate) fn factor(text: &str) -> Result<f64, String> {
     match number::real(text) {
         Some(v) if (0.01..=1000.0).contains(&v) => Ok(v),
         _ => Err("accepted: 0.01 to 1000".into()),

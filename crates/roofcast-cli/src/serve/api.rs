@@ -11,6 +11,7 @@ use super::question::{
 };
 use super::work::{Desk, Lines, Work};
 use crate::args::StepArgs;
+use crate::args::flags::{self, Machine, Planned, Traffic};
 use crate::input::scenario::{Scenario, Source};
 use crate::verbs::{capacity, limits, plan, simulate};
 use anyhow::Result;
@@ -27,6 +28,7 @@ use roofcast::simulate::{RunOptions, Simulation, simulate_while};
 use roofcast::{Catalog, Error, Forecaster, Model};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use toml::Table;
@@ -41,13 +43,15 @@ pub(crate) struct Listing<'a> {
     pub(super) version: &'static str,
     pub(super) models: Vec<Cow<'a, EntryLine>>,
     pub(super) accelerators: Vec<Cow<'a, EntryLine>>,
-    pub(super) workloads: Vec<Traffic<'a>>,
+    pub(super) workloads: Vec<Recorded<'a>>,
+    /// Flags of each verb, by the paths of their keys.
+    pub(super) flags: BTreeMap<&'static str, BTreeMap<&'static str, &'static str>>,
 }
 
 /// A published workload that the page offers.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(super) struct Traffic<'a> {
+pub(super) struct Recorded<'a> {
     id: &'a str,
     about: &'a str,
     rate: Option<f64>,
@@ -78,12 +82,13 @@ impl Api {
         self.listing.clone()
     }
 
-    fn source(&self, spec: Table) -> Source {
-        Source::received(spec, self.catalog.clone(), self.models.all())
+    fn source(&self, mut spec: Table) -> Result<Source> {
+        question::texts(&mut spec)?;
+        Ok(Source::received(spec, self.catalog.clone(), self.models.all()))
     }
 
     fn scenario(&self, spec: Table) -> Result<Scenario> {
-        self.source(spec).scenario(&[])
+        self.source(spec)?.scenario(&[])
     }
 
     /// The machine's limits, and memory capacity.
@@ -91,16 +96,14 @@ impl Api {
         let request: LimitsAsked = question::read(body)?;
         let scenario = self.scenario(request.spec)?;
         let mut deployment = scenario.deployment()?;
-        question::counts(&[
-            ("batch", request.batch),
-            ("context", request.context),
-            ("prefill", request.prefill),
-        ])?;
-        let context = crate::input::context(request.context, &mut deployment);
+        let batch = question::count("batch", request.batch.as_ref())?;
+        let context = question::count("context", request.context.as_ref())?;
+        let prefill = question::count("prefill", request.prefill.as_ref())?;
+        let context = crate::input::context(context, &mut deployment);
         let question = LimitsQuestion {
-            batch: request.batch.unwrap_or(1),
+            batch: batch.unwrap_or(1),
             context,
-            prefill: request.prefill.unwrap_or(context),
+            prefill: prefill.unwrap_or(context),
             utilization: Utilization::FULL,
         };
         let forecaster = Forecaster::embedded(deployment)?;
@@ -114,19 +117,16 @@ impl Api {
     pub(super) fn capacity(&self, body: &[u8]) -> Result<String> {
         let request: CapacityAsked = question::read(body)?;
         let mut deployment = self.scenario(request.spec)?.deployment()?;
-        let percent = ("oversubscription_percent", request.oversubscription_percent);
-        question::counts(&[
-            ("batch", request.batch),
-            ("context", request.context),
-            ("users", request.users),
-            percent,
-        ])?;
+        let batch = question::count("batch", request.batch.as_ref())?;
+        let context = question::count("context", request.context.as_ref())?;
+        let percent = question::percent("oversubscription", request.oversubscription.as_ref())?;
+        let users = question::count("users", request.users.as_ref())?;
         memory::host_tier(&deployment, 0)?;
         let question = CapacityQuestion {
-            context: crate::input::context(request.context, &mut deployment),
-            batch: request.batch.unwrap_or(1),
-            oversubscription_percent: request.oversubscription_percent.unwrap_or(100),
-            users: request.users,
+            context: crate::input::context(context, &mut deployment),
+            batch: batch.unwrap_or(1),
+            oversubscription_percent: percent.unwrap_or(100),
+            users,
         };
         let answer = roofcast::capacity::capacity(&deployment, &question);
         Ok(serde_json::to_string(&capacity::view::View::of(&deployment, &question, &answer))?)
@@ -135,13 +135,11 @@ impl Api {
     /// A sweep of one key over steps, streamed as deployments are compiled.
     pub(super) fn limits_sweep(&self, body: &[u8]) -> Result<Lines> {
         let request: LimitsSweepAsked = question::read(body)?;
-        question::counts(&[
-            ("batch", request.batch),
-            ("context", request.context),
-            ("prefill", request.prefill),
-        ])?;
-        let source = self.source(request.spec);
-        let step = StepArgs::of(request.batch, request.context, request.prefill);
+        let batch = question::count("batch", request.batch.as_ref())?;
+        let context = question::count("context", request.context.as_ref())?;
+        let prefill = question::count("prefill", request.prefill.as_ref())?;
+        let source = self.source(request.spec)?;
+        let step = StepArgs::of(batch, context, prefill);
         Ok(self.desk.start(move |work| {
             let sweep = [request.sweep];
             let question = limits::sweep::Question { sweep: &sweep, step: &step, given: &[] };
@@ -153,7 +151,7 @@ impl Api {
     /// A sweep of one key over simulations, streamed as runs end.
     pub(super) fn simulate_sweep(&self, body: &[u8]) -> Result<Lines> {
         let request: SimulateSweepAsked = question::read(body)?;
-        let source = self.source(request.spec);
+        let source = self.source(request.spec)?;
         Ok(self.desk.start(move |work| {
             let largest = AtomicU64::new(0);
             let goes_on = |requests| {
@@ -302,12 +300,22 @@ impl<'a> Listing<'a> {
     pub(super) fn of(catalog: &'a Catalog) -> Result<Listing<'a>> {
         let lines = || catalog.listing().map(|all| all.into_iter().map(|listed| listed.line));
         let lines_of = |kind: EntryKind| Ok::<_, Error>(lines()?.filter(|line| line.kind == kind).collect());
-        let traffic = |w: &&'a roofcast::preset::Preset| Traffic { id: &w.id, about: &w.about, rate: w.rate };
+        let traffic =
+            |w: &&'a roofcast::preset::Preset| Recorded { id: &w.id, about: &w.about, rate: w.rate };
         Ok(Listing {
             version: env!("CARGO_PKG_VERSION"),
             models: lines_of(EntryKind::Model)?,
             accelerators: lines_of(EntryKind::Accelerator)?,
             workloads: catalog.workloads()?.iter().map(traffic).collect(),
+            flags: BTreeMap::from([
+                ("limits", flags::by_path::<Machine>()),
+                ("capacity", flags::by_path::<Machine>()),
+                (
+                    "simulate",
+                    flags::by_path::<Machine>().into_iter().chain(flags::by_path::<Traffic>()).collect(),
+                ),
+                ("plan", flags::by_path::<Planned>()),
+            ]),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The verb `serve`: the page, served on this machine.
 
-use super::routes::Service;
+use super::routes::{Service, no_page};
 use super::{Api, Guard};
 use crate::args::ServeArgs;
 use crate::page::PAGE;
@@ -36,12 +36,11 @@ async fn serve(args: &ServeArgs, service: Arc<Service>) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let address = SocketAddr::new(args.host, args.port);
     let listener = TcpListener::bind(address).await.with_context(|| format!("--port: {address}"))?;
-    let page = if PAGE.is_some() {
-        "the page is at"
-    } else {
-        "no page in this build; its questions are answered at"
-    };
-    show::text(&format!("{page} http://{}\n", listener.local_addr()?))?;
+    let address = listener.local_addr()?;
+    match PAGE {
+        Some(_) => show::text(&format!("the page is at http://{address}\n"))?,
+        None => show::text(&format!("questions are answered at http://{address}\n\n{}", no_page()))?,
+    }
     let serving = tokio::spawn(server::serve(listener, service, None, stopped, DRAIN));
     tokio::select! {
         _ = terminate.recv() => {}

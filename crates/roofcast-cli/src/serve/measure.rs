@@ -2,7 +2,7 @@
 //!
 //! Knows: the answer's shape. The library reads results, `validate` makes forecasts.
 
-use super::question::MeasureAsked;
+use super::question::{self, MeasureAsked};
 use crate::verbs::bench::advice;
 use anyhow::Result;
 use roofcast::batch::Batch;
@@ -66,7 +66,7 @@ pub(super) struct Run {
 pub(super) fn found(asked: &MeasureAsked, catalog: &Catalog, models: &[Arc<Model>]) -> Result<Answer> {
     if models.iter().any(|model| model.name == asked.model) {
         let accepted = "a model of the catalog: forecasts of measured points are of these";
-        return Err(Error::field(super::question::PLACE, "model", &asked.model, accepted).into());
+        return Err(Error::field(question::PLACE, "model", &asked.model, accepted).into());
     }
     let subject = subject(asked, catalog)?;
     let rows = results::read(&asked.name, &asked.text, &subject, catalog)?;
@@ -94,8 +94,8 @@ fn subject(asked: &MeasureAsked, catalog: &Catalog) -> Result<Subject> {
         model: asked.model.clone(),
         hardware,
         parallelism: RequestedParallelism {
-            count: asked.count,
-            tp: asked.tp,
+            count: question::count("count", asked.count.as_ref())?,
+            tp: question::count("tp", asked.tp.as_ref())?,
             ..RequestedParallelism::default()
         },
         engine: asked.engine.clone().unwrap_or_default(),

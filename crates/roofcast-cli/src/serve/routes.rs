@@ -14,7 +14,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use roofcast_http::guard::Guard;
 use roofcast_http::{self as http, Unread, server};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Most bytes of a question.
@@ -48,12 +48,18 @@ pub(crate) struct Service {
     api: Arc<Api>,
 }
 
-/// An error response.
-struct Refusal(StatusCode, String);
+/// An error response, as JSON.
+struct Refusal(StatusCode, Value);
+
+impl Refusal {
+    fn of(status: StatusCode, error: impl Into<String>) -> Refusal {
+        Refusal(status, json!({ "error": error.into() }))
+    }
+}
 
 impl From<anyhow::Error> for Refusal {
     fn from(error: anyhow::Error) -> Refusal {
-        Refusal(StatusCode::BAD_REQUEST, question::told(&error))
+        Refusal(StatusCode::BAD_REQUEST, question::refusal(&error))
     }
 }
 
@@ -73,7 +79,7 @@ impl server::Service for Service {
         let mut response = match self.route(request).await {
             Ok(response) => response,
             Err(Refusal(status, error)) => {
-                let mut response = whole("application/json", json!({ "error": error }).to_string());
+                let mut response = whole("application/json", error.to_string());
                 *response.status_mut() = status;
                 response
             }
@@ -93,31 +99,31 @@ impl Service {
     async fn route(&self, request: Request<Incoming>) -> Result<Response<Sent>, Refusal> {
         let (parts, body) = request.into_parts();
         if let Some(why) = self.guard.refusal(&parts.headers) {
-            return Err(Refusal(StatusCode::FORBIDDEN, why.to_owned()));
+            return Err(Refusal::of(StatusCode::FORBIDDEN, why));
         }
         let path = parts.uri.path();
         if let Some(response) = self.read(path) {
             return match parts.method {
                 Method::GET | Method::HEAD => Ok(response),
-                _ => Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "accepted: GET".to_owned())),
+                _ => Err(Refusal::of(StatusCode::METHOD_NOT_ALLOWED, "accepted: GET")),
             };
         }
         let (answer, kind, most) = asked(path, &parts.headers)
-            .ok_or_else(|| Refusal(StatusCode::NOT_FOUND, format!("nothing is at {path}")))?;
+            .ok_or_else(|| Refusal::of(StatusCode::NOT_FOUND, format!("nothing is at {path}")))?;
         if parts.method != Method::POST {
-            return Err(Refusal(StatusCode::METHOD_NOT_ALLOWED, "accepted: POST".to_owned()));
+            return Err(Refusal::of(StatusCode::METHOD_NOT_ALLOWED, "accepted: POST"));
         }
         let content_type =
             parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if content_type.split(';').next().map(str::trim) != Some(kind) {
-            return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("accepted: {kind}")));
+            return Err(Refusal::of(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("accepted: {kind}")));
         }
         let body = http::body(&parts.headers, body, most).await.map_err(|unread| match unread {
             Unread::TooLarge => {
-                Refusal(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {most} bytes"))
+                Refusal::of(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is larger than {most} bytes"))
             }
-            Unread::EndedEarly => Refusal(StatusCode::BAD_REQUEST, "the body ended early".to_owned()),
-            Unread::TooSlow => Refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long".to_owned()),
+            Unread::EndedEarly => Refusal::of(StatusCode::BAD_REQUEST, "the body ended early"),
+            Unread::TooSlow => Refusal::of(StatusCode::REQUEST_TIMEOUT, "the body took too long"),
         })?;
         let api = Arc::clone(&self.api);
         let work = move || match answer {
@@ -131,7 +137,7 @@ impl Service {
             let _within = runtime.enter();
             work()
         });
-        let lost = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer was lost".to_owned());
+        let lost = |_| Refusal::of(StatusCode::INTERNAL_SERVER_ERROR, "the answer was lost");
         Ok(done.await.map_err(lost)??)
     }
 
@@ -173,10 +179,11 @@ fn asked(path: &str, headers: &HeaderMap) -> Option<(Answer, &'static str, usize
     })
 }
 
-fn no_page() -> String {
+/// How to get a build with the page.
+pub(super) fn no_page() -> String {
     let [web, build] = COMMANDS;
     format!(
-        "This build of roofcast has no page. In a checkout, with Node 20 or newer, these make one that has:\n\n  {web}\n  {build}\n\n\
+        "This build of roofcast has no page. Releases have it, and so has what these make in a checkout, with Node 20 or newer:\n\n  {web}\n  {build}\n\n\
          The questions that the page asks are answered all the same, under /api (docs/page.md).\n"
     )
 }

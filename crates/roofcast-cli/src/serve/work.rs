@@ -63,7 +63,7 @@ impl Desk {
                 let answer = job(&work).and_then(|answer| work.whole().map(|()| answer));
                 let line = match answer {
                     Ok(answer) => format!("{{\"answer\":{answer}}}\n"),
-                    Err(error) => format!("{}\n", json!({ "error": question::told(&error) })),
+                    Err(error) => format!("{}\n", question::refusal(&error)),
                 };
                 // An error means that nobody listens any more.
                 drop(work.out.blocking_send(line.into()));

@@ -160,8 +160,7 @@ fn limits_and_capacity_are_those_of_the_command_line() {
 fn capacity_is_that_of_the_command_line() {
     let server = Server::start("");
     let spec = machine(json!({"engine": {"kv_offloading_size": 32.0}}));
-    let asked =
-        json!({"spec": spec, "batch": 8, "context": 2048, "users": 1000, "oversubscription_percent": 200});
+    let asked = json!({"spec": spec, "batch": 8, "context": 2048, "users": "1k", "oversubscription": 2});
     let answer: Value = serde_json::from_str(&server.post("/api/capacity", &asked).body).unwrap();
     let flags = format!(
         "--model {LLAMA} --hardware h100-sxm --count 1 --kv-offloading-size 32 --context 2048 --batch 8 --users 1000 --oversubscription 2"
@@ -237,6 +236,29 @@ fn a_run_is_followed_and_is_that_of_the_command_line() {
         server.followed("/api/trace", &json!({"spec": machine(json!({"workload": traffic(20)}))}));
     let trace: Value = serde_json::from_str(trace["answer"].as_str().unwrap()).unwrap();
     assert!(trace["traceEvents"].as_array().unwrap().len() > 20);
+}
+
+#[test]
+fn numbers_are_read_as_flags_are() {
+    let server = Server::start("");
+    let load = json!({"arrivals": {"kind": "poisson", "rate": "1e1"}, "requests": "0.3k", "input_len": "1K", "output_len": "50"});
+    let spec = json!({"model": {"name": LLAMA}, "hardware": {"accelerator": "h100-sxm"}, "workload": load, "slo": {"ttft_p99_ms": "2s"}});
+    let (last, _) = server.followed("/api/simulate", &json!({"spec": spec}));
+    let flags = "--rate 1e1 --requests 0.3k --input-len 1K --output-len 50 --ttft-p99 2s";
+    let (told, _) = json(&format!("simulate --model {LLAMA} --hardware h100-sxm {flags}"));
+    assert_eq!(last["answer"]["report"]["p99_ttft_ms"], told["p99_ttft_ms"]);
+    assert_eq!(last["answer"]["report"]["total_input_tokens"], 300 * 1024);
+    // What is no number is refused by the field's name, and never read as the digits at its start.
+    let asked = json!({"spec": machine(json!({"workload": {"input_len": "4O", "output_len": 8}}))});
+    let refused: Value = serde_json::from_str(&server.post("/api/simulate", &asked).body).unwrap();
+    let error = "the request: `workload.input_len` is \"4O\"; accepted: a whole number, as 4096 or 8k";
+    assert_eq!(refused, json!({"error": error, "field": "workload.input_len"}));
+    // The flags that the page writes into commands are those of the verbs.
+    let listed: Value = serde_json::from_str(&server.get("/api/catalog").body).unwrap();
+    let flag = |verb: &str, path: &str| listed["flags"][verb][path].as_str().map(str::to_owned);
+    assert_eq!(flag("simulate", "workload.input_len").as_deref(), Some("input-len"));
+    assert_eq!(flag("plan", "search.requests").as_deref(), Some("requests"));
+    assert_eq!((flag("plan", "workload.requests"), flag("limits", "workload.input_len")), (None, None));
 }
 
 #[test]
