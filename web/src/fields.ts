@@ -27,6 +27,7 @@ export const LABELS: Readonly<Record<string, string>> = {
   "workload.requests": "Requests",
   "workload.seed": "Seed",
   "workload.rate": "Mean rate",
+  "workload.arrivals": "Arrivals",
   "workload.arrivals.rate": "Rate",
   "workload.arrivals.concurrency": "Users",
   "workload.arrivals.turns": "Turns of a conversation",

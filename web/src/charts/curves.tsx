@@ -2,7 +2,7 @@
 
 import { area, curveStepAfter, line } from "d3-shape";
 import type { JSX } from "preact";
-import { Frame, across, box, scale, upward, type Axis, type Scale } from "./frame";
+import { Frame, across, axisOf, box, scale, upward, type AxisText } from "./frame";
 
 export interface Curve {
   name: string;
@@ -22,8 +22,8 @@ interface Props {
   width: number;
   height?: number;
   title: string;
-  x: { label: string; log?: boolean; tick?: (v: number) => string };
-  y: { label: string; most?: number; tick?: (v: number) => string; whole?: boolean };
+  x: AxisText;
+  y: AxisText & { most?: number };
   /** Vertical lines, as for a bound or a point in time. */
   marks?: readonly Mark[];
   step?: boolean;
@@ -44,10 +44,8 @@ export function Curves({ curves, width, height = 240, title, x: ax, y: ay, marks
   }
   // Names stand in a row above the plot, off every curve.
   const lefts = curves.map((_, i) => curves.slice(0, i).reduce((left, c) => left + c.name.length * 6.6 + 44, b.left));
-  const axis = (a: { label: string; tick?: (v: number) => string; whole?: boolean }, s: Scale): Axis =>
-    ({ label: a.label, scale: s, ...(a.tick ? { tick: a.tick } : {}), whole: a.whole ?? false });
   return (
-    <Frame box={b} title={title} x={axis(ax, x)} y={axis(ay, y)}>
+    <Frame box={b} title={title} x={axisOf(ax, x)} y={axisOf(ay, y)}>
       {marks.map((m) => (
         <g key={m.name} class="bound">
           <line x1={at(m.at)} x2={at(m.at)} y1={upward(b)[0]} y2={upward(b)[1]} />

@@ -16,6 +16,16 @@ export interface Axis {
   whole?: boolean;
 }
 
+/** What a chart says of an axis before it has a scale. */
+export interface AxisText {
+  label: string;
+  log?: boolean;
+  tick?: (value: number) => string;
+  whole?: boolean;
+}
+
+export const axisOf = ({ label, tick, whole = false }: AxisText, scale: Scale): Axis => ({ label, scale, whole, ...(tick ? { tick } : {}) });
+
 export interface Box {
   width: number;
   height: number;

@@ -2,7 +2,7 @@
 
 import { line } from "d3-shape";
 import type { JSX } from "preact";
-import { Frame, across, box, scale, upward, type Box } from "./frame";
+import { Frame, across, axisOf, box, scale, upward, type AxisText, type Box } from "./frame";
 
 export interface Dot {
   key: string;
@@ -23,8 +23,8 @@ interface Props {
   width: number;
   height?: number;
   title: string;
-  x: { label: string; log: boolean; tick?: (v: number) => string };
-  y: { label: string; log: boolean; tick?: (v: number) => string };
+  x: AxisText;
+  y: AxisText;
   /** True to draw a line through the front; the next field, to draw the line y = x. */
   joined?: boolean;
   diagonal?: boolean;
@@ -49,13 +49,11 @@ export function Scatter({ dots, width, height = 380, title, x: ax, y: ay, joined
   const y = scale(both ?? dots.map((d) => d.y), upward(b), ay.log);
   const path = line<Dot>((d) => x(d.x), (d) => y(d.y));
   const best = dots.filter((d) => d.front).sort((a, z) => a.x - z.x);
-  const axis = (a: { label: string; tick?: (v: number) => string }, s: ReturnType<typeof scale>) =>
-    a.tick ? { label: a.label, scale: s, tick: a.tick } : { label: a.label, scale: s };
   const [low, high] = x.domain() as [number, number];
   const asked = labels ? [...dots.filter((d) => d.best), ...best, ...dots.filter((d) => !d.front)] : dots.filter((d) => d.best);
   const placed = placedLabels(asked, dots.map((d) => [x(d.x), y(d.y)]), x, y, b);
   return (
-    <Frame box={b} pressed={choose !== undefined} title={title} x={axis(ax, x)} y={axis(ay, y)}>
+    <Frame box={b} pressed={choose !== undefined} title={title} x={axisOf(ax, x)} y={axisOf(ay, y)}>
       {diagonal ? <line class="diagonal" x1={x(low)} y1={y(low)} x2={x(high)} y2={y(high)} /> : null}
       {joined && best.length > 1 ? <path class="front" d={path(best) ?? ""} /> : null}
       {dots.map((d) => (
