@@ -62,11 +62,11 @@ export const LABELS: Readonly<Record<string, string>> = {
 /** The label of a field; a key without a control is its own label. */
 export const labelOf = (field: string): string => LABELS[field] ?? field;
 
-/** A server's message in the words of the page: fields by the labels of their controls, without the name of the request. */
+/** A server's message in the words of the page: fields by the labels of their controls, without the part of the program that refused. */
 export function inWords(message: string, labels: Readonly<Record<string, string>> = {}): string {
   const named = (field: string): string => labels[field] ?? labelOf(field);
   return message
-    .replace(/^the request: /, "")
+    .replace(/^(the request|arguments|spec|parallelism|deployment): /, "")
     .replace(/`([\w.-]+)`/g, (quoted, field: string) => (named(field) === field ? quoted : named(field)))
     .replace(/\b[a-z]+\.[\w.]+\b/g, (field) => (named(field) === field ? field : `“${named(field)}”`));
 }

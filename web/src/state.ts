@@ -3,6 +3,9 @@
 export const VIEWS = ["limits", "capacity", "serve", "plan", "measure", "accuracy"] as const;
 export type ViewName = (typeof VIEWS)[number];
 
+/** Quantities by which a plan is drawn. */
+export const AXES = ["throughput", "interactivity", "e2el", "ttft", "tpot", "hour", "output", "input", "total", "joules", "megawatt"] as const;
+
 /** Default of every control of the page. Numbers are text as it was typed, which the server reads as it reads flags; empty is not given. */
 export const DEFAULTS = {
   view: "limits" as ViewName,
@@ -83,6 +86,19 @@ export const DEFAULTS = {
   metric: "tpot_ms",
 };
 
+/** Values of choices that the page itself reads; other values mean nothing. */
+const CHOICES: Readonly<Record<string, readonly string[]>> = {
+  phase: ["decode", "prefill"],
+  load: ["rate", "users", "talks", "talk-rate", "offline", "recorded"],
+  spread: ["fixed", "lognormal"],
+  chunked: ["", "on", "off"],
+  prefix: ["", "on", "off"],
+  minimise: ["cost_per_hour", "cost_per_million_tokens", "accelerators", "energy"],
+  x: AXES,
+  y: ["", ...AXES],
+  metric: ["tpot_ms", "ttft_ms", "e2e_ms", "output_tok_s", "total_tok_s"],
+};
+
 export type State = typeof DEFAULTS;
 export type Key = keyof State;
 
@@ -95,7 +111,7 @@ export function parse(hash: string): { state: State; unknown: string[] } {
   else if (view) unknown.push(view);
   for (const [key, text] of new URLSearchParams(query)) {
     const like: unknown = key !== "view" && Object.hasOwn(DEFAULTS, key) ? DEFAULTS[key as Key] : undefined;
-    if (typeof like === "string") state[key] = text;
+    if (typeof like === "string" && (CHOICES[key]?.includes(text) ?? true)) state[key] = text;
     else if (typeof like === "boolean" && ["0", "1"].includes(text)) state[key] = text === "1";
     else unknown.push(text ? `${key}=${text}` : key);
   }

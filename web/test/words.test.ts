@@ -52,7 +52,7 @@ describe("the URL", () => {
 
   it("says what means nothing", () => {
     expect(["", "#", "#limits"].map(parse)).toEqual(Array(3).fill({ state: DEFAULTS, unknown: [] }));
-    for (const [hash, unknown] of [["#nowhere", "nowhere"], ["#limits?btach=8", "btach=8"], ["#limits?view=plan", "view=plan"], ["#limits?__proto__=1", "__proto__=1"], ["#plan?pareto=yes", "pareto=yes"], ["#limits?x%26y", "x&y"]] as const) {
+    for (const [hash, unknown] of [["#nowhere", "nowhere"], ["#limits?btach=8", "btach=8"], ["#limits?view=plan", "view=plan"], ["#limits?__proto__=1", "__proto__=1"], ["#plan?pareto=yes", "pareto=yes"], ["#serve?load=offlien", "load=offlien"], ["#plan?y=dollars", "y=dollars"], ["#limits?x%26y", "x&y"]] as const) {
       expect(parse(hash).unknown).toEqual([unknown]);
     }
     // What a number means is for the server to say.
@@ -128,6 +128,7 @@ describe("typed numbers", () => {
   it("are refused by the label of their control", () => {
     expect(inWords('the request: `workload.input_len` is "4O"; accepted: a whole number, as 4096 or 8k')).toBe('Prompt length is "4O"; accepted: a whole number, as 4096 or 8k');
     expect(inWords("the request: `batch` is 0; accepted: 1 to 8", { batch: "Requests to hold" })).toBe("Requests to hold is 0; accepted: 1 to 8");
+    expect(inWords("parallelism: `count` is 3; accepted: tp 2 or a multiple of it")).toBe("Accelerators is 3; accepted: tp 2 or a multiple of it");
     expect(inWords("vllm does not start; accepted: engine.max_model_len up to 4096, or a larger hardware.count")).toBe("vllm does not start; accepted: engine.max_model_len up to 4096, or a larger “Accelerators”");
   });
 });

@@ -8,8 +8,11 @@ import { names } from "../state";
 /** The refusal of the last question, which the control of its field shows. */
 export const Wrong = createContext<Refused | null>(null);
 
-/** True if the last question was refused because of this field. */
-const useWrong = (field: string): boolean => useContext(Wrong)?.field === field;
+/** True if the last question was refused because of the key at `path`; the parallelism is refused by the names of its keys. */
+function useWrong(path: string): boolean {
+  const field = useContext(Wrong)?.field;
+  return field === path || [`hardware.${field}`, `parallelism.${field}`].includes(path);
+}
 
 interface Labelled {
   label: string;

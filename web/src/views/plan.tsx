@@ -10,7 +10,7 @@ import { Check, Field, Measured, Picker, Select, Several, Text, Wrong } from "..
 import { LoadControls, MoreLoad, SloControls } from "../parts/load";
 import { Command, Copied, Facts, Failure, Legend, Section, Table, Working, type Column, type Fact } from "../parts/show";
 import { command, file, plan, type Spec } from "../spec";
-import type { State } from "../state";
+import { AXES, type State } from "../state";
 import { ENGINES, type ViewProps } from "./common";
 import { PlanCurves } from "./curves";
 
@@ -29,7 +29,7 @@ const perMillion = (d: Deployment, tokensPerS: number): number | null =>
 const ratio = (answer: PlanAnswer): number | null =>
   answer.input_mean === null || !answer.output_mean ? null : answer.input_mean / answer.output_mean;
 
-export const QUANTITIES: Readonly<Record<string, Quantity>> = {
+export const QUANTITIES: Readonly<Record<(typeof AXES)[number], Quantity>> = {
   throughput: { name: "output per accelerator", unit: "tokens/s", more: true, of: (d) => d.output_tok_s_per_accelerator },
   interactivity: { name: "interactivity", unit: "tokens/s of a user", more: true, of: (d) => (d.tpot_ms > 0 ? 1000 / d.tpot_ms : null) },
   e2el: { name: "mean E2EL", unit: "ms", more: false, of: (d) => d.e2el_ms },
@@ -43,9 +43,9 @@ export const QUANTITIES: Readonly<Record<string, Quantity>> = {
   megawatt: { name: "output per power", unit: "tokens/s per MW", more: true, of: (d) => (d.joules_per_token ? 1e6 / d.joules_per_token : null) },
 };
 
-const AXES = Object.entries(QUANTITIES).map(([key, q]) => [key, `${q.name}, ${q.unit}`] as const);
+const NAMED_AXES = Object.entries(QUANTITIES).map(([key, q]) => [key, `${q.name}, ${q.unit}`] as const);
 /** The quantity that shows an objective, so that the best looks best. */
-const SHOWS: Readonly<Record<string, string>> = { cost_per_hour: "hour", cost_per_million_tokens: "output", accelerators: "hour", energy: "joules" };
+const SHOWS: Readonly<Record<string, (typeof AXES)[number]>> = { cost_per_hour: "hour", cost_per_million_tokens: "output", accelerators: "hour", energy: "joules" };
 const MINIMISE = [["cost_per_hour", "dollars an hour"], ["cost_per_million_tokens", "dollars per million tokens"], ["accelerators", "accelerators"], ["energy", "energy"]] as const;
 
 /** Name of a deployment, as in `4 × h100-sxm, tp 2 × 2`. */
@@ -220,9 +220,10 @@ function Answer({ answer, state, set, toggle }: ViewProps<PlanAnswer> & { answer
 
 function Pareto({ answer, state, set }: { answer: PlanAnswer; state: State; set: ViewProps<PlanAnswer>["set"] }): JSX.Element {
   const [chosen, choose] = useState<string | null>(null);
-  const x = QUANTITIES[state.x] ?? (QUANTITIES["interactivity"] as Quantity);
-  const upward = QUANTITIES[state.y] ? state.y : (SHOWS[state.minimise] ?? "hour");
-  const y = QUANTITIES[upward] as Quantity;
+  const axis = (name: string) => AXES.find((one) => one === name);
+  const x = QUANTITIES[axis(state.x) ?? "interactivity"];
+  const upward = axis(state.y) ?? SHOWS[state.minimise] ?? "hour";
+  const y = QUANTITIES[upward];
   const unlikely = (d: Deployment): boolean => d.chance !== null && d.chance < answer.report.confidence;
   const chips = [...new Set(answer.report.ranked.map((d) => d.accelerator))];
   const all = answer.report.ranked.flatMap((d): Dot[] => {
@@ -239,8 +240,8 @@ function Pareto({ answer, state, set }: { answer: PlanAnswer; state: State; set:
   return (
     <figure class="picture">
       <div class="controls">
-        <Select label="Upward" value={upward} options={AXES} change={(v) => set({ y: v })} />
-        <Select label="Across" value={state.x} options={AXES} change={(v) => set({ x: v })} />
+        <Select label="Upward" value={upward} options={NAMED_AXES} change={(v) => set({ y: v })} />
+        <Select label="Across" value={state.x} options={NAMED_AXES} change={(v) => set({ x: v })} />
         <div class="actions wide">
           <Check label="log upward" value={state.logy} change={(logy) => set({ logy })} />
           <Check label="log across" value={state.logx} change={(logx) => set({ logx })} />
