@@ -176,4 +176,42 @@ mod tests {
         let open = Bands::around(&ForecastMeans { load: Load::OpenLoop, ..means }, &band, "");
         assert_eq!((open.ttft_ms.range, open.load), ([10.0, 160.0], Load::OpenLoop));
     }
+
+    /// Two kinds of accelerators serve parts of the requests: 20 to 80 ms and 30 to 120 are 20 to 120, the widths of 2 and
+    /// of 2 stay; a TPOT of 6.4 to 10 and one of 8 / 1.6 to 8 · 1.6 are 5 to 12.8. Evidence is the weaker one's.
+    #[test]
+    fn a_second_kind_of_accelerator_widens_the_band() {
+        let widths = |tpot: f64| Widths { ttft: 2.0, tpot, e2e: 1.5, throughput: 1.6 };
+        let bands = |ttft_ms: f64, tpot: f64, evidence: Evidence, name: &str| {
+            let all = widths(tpot);
+            let band = Band {
+                evidence,
+                step: all,
+                prompt: all,
+                closed_loop: all,
+                at_once: all,
+                open_loop: all,
+                disaggregated: all,
+            };
+            let means = ForecastMeans {
+                ttft_ms,
+                tpot_ms: 8.0,
+                limit_tpot_ms: 1.0,
+                e2el_ms: 300.0,
+                output_tok_s: Some(80.0),
+                load: Load::ClosedLoop,
+            };
+            Bands::around(&means, &band, name)
+        };
+        let (own, beside) =
+            (bands(40.0, 1.25, Evidence::Engine, "h100"), bands(60.0, 1.6, Evidence::Nothing, "l4"));
+        for (both, names) in [
+            (own.clone().with_beside(beside.clone()), "h100; beside: l4"),
+            (beside.with_beside(own), "l4; beside: h100"),
+        ] {
+            assert_eq!((both.ttft_ms.range, both.ttft_ms.factors), ([20.0, 120.0], [0.5, 2.0]));
+            assert_eq!((both.tpot_ms.range, both.tpot_ms.factors), ([5.0, 12.8], [0.625, 1.6]));
+            assert_eq!((both.evidence, both.rests_on.as_str()), (Evidence::Nothing, names));
+        }
+    }
 }

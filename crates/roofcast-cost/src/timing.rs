@@ -425,3 +425,6 @@ fn decoding(model: &StepModel, form: &ContextForm, pass: &Pass) -> Work {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

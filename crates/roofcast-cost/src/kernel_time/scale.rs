@@ -278,6 +278,10 @@ pub(super) fn scaled(curve: &Curve, exact: bool, start: f64, limits: impl Fn(f64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coefficients::Coefficients;
+    use crate::operator::Form;
+    use roofcast_ask::deployment::{Deployment, DeploymentOptions};
+    use roofcast_ask::spec::PrecisionSpec;
 
     /// A measured 13 µs include a start of 3 µs: a shape with twice the limit takes 3 + 2 · 10 = 23 µs.
     #[test]
@@ -295,6 +299,31 @@ mod tests {
         assert_eq!([8.0, 4.25].map(|bits| part("fp8-block+mxfp4", bits)), ["fp8-block", "mxfp4"]);
         assert_eq!([8.0, 4.5].map(|bits| part("nvfp4-weight-only+fp8", bits)), ["fp8", "nvfp4-weight-only"]);
         assert_eq!(part("gptq-int4", 8.0), "gptq-int4");
+    }
+
+    /// Products of a 4-bit checkpoint whose weights have 8 bits are those of attention, with fp8 kernels; those with 16 bits are
+    /// not quantized, and those with 4.5 are the format's own.
+    #[test]
+    fn attention_kept_in_8_bits_has_its_kernels() {
+        let catalog = Catalog::embedded().unwrap();
+        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
+        let model = roofcast_facts::model::config::read(&entry.id, "catalog", &entry.config).unwrap();
+        let chip = catalog.accelerator("b200").unwrap().clone();
+        let precision = PrecisionSpec { weights: Some("nvfp4".into()), ..PrecisionSpec::default() };
+        let options = DeploymentOptions { precision, ..DeploymentOptions::default() };
+        let deployment = Deployment::resolve(model.into(), chip.into(), &options).unwrap();
+        let coefficients = Coefficients::ideal(1.0, 1.0);
+        let kernels = Kernels::of(&deployment, &coefficients);
+        let operators = crate::operator::operators(&deployment);
+        let product = operators.iter().find(|o| o.kind == OperatorKind::OProj).unwrap();
+        let format = |bits: f64| {
+            let mut operator = product.clone();
+            if let Form::Product { matrix, .. } = &mut operator.form {
+                matrix.weight_bytes = matrix.elements * bits / 8.0;
+            }
+            kernels.format_of(&operator).to_owned()
+        };
+        assert_eq!([16.0, 8.0, 4.5].map(format), ["bf16", "fp8", "nvfp4"]);
     }
 
     /// 8 is three octaves above 1, and 3 is 1.585 octaves above 1.

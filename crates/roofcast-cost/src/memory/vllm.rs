@@ -123,3 +123,35 @@ pub(super) fn runtime(deployment: &Deployment) -> Bytes {
     let graphs = if graphs { Bytes::from_f64(GRAPHS * GIB) } else { Bytes::ZERO };
     not_torch() + graphs + communication(deployment)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::activation_peak;
+    use roofcast_ask::deployment::DeploymentOptions;
+    use roofcast_ask::spec::EngineSpec;
+    use roofcast_facts::model::config;
+
+    /// Qwen3-VL-2B, 8192 tokens a step. The largest image has 16,384 tokens of 4 patches; a patch holds twice 4096 and twice
+    /// 1024 values, a token's output 2048: 16,384 · (4 · 10,240 + 2048) values of 2 bytes are 1.409 GB. Without encoders
+    /// the widest layer counts, 8192 tokens of 2 · 2048 + 3 · 6144 values, 0.369 GB.
+    #[test]
+    fn the_largest_image_is_the_peak() {
+        let catalog = roofcast_facts::Catalog::embedded().unwrap();
+        let entry = catalog.model("Qwen/Qwen3-VL-2B-Instruct").unwrap();
+        let chip = catalog.accelerator("h100-sxm").unwrap();
+        let peak = |text_alone: bool| {
+            let model = config::read(&entry.id, "catalog", &entry.config).unwrap();
+            let mut engine = EngineSpec {
+                max_num_seqs: Some(1),
+                max_num_batched_tokens: Some(8192),
+                ..EngineSpec::default()
+            };
+            engine.language_model_only = text_alone.then_some(true);
+            let options = DeploymentOptions { engine, ..DeploymentOptions::default() };
+            activation_peak(&Deployment::resolve(model.into(), chip.clone().into(), &options).unwrap())
+        };
+        assert_eq!(peak(false), Bytes(1_409_286_144));
+        assert_eq!(peak(true), Bytes(369_098_752));
+    }
+}

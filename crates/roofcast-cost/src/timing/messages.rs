@@ -255,6 +255,32 @@ mod tests {
         assert!(messages.time(64.0, 0.0) >= messages.time(32.0, 0.0));
     }
 
+    /// A card that is an H100 but for its links, which have half the rate, and so no table of its own: beyond its start, which is
+    /// that of one byte, an all-reduce takes twice as long as a measured one.
+    #[test]
+    fn a_siblings_all_reduces_scale_with_the_links() {
+        let catalog = roofcast_facts::Catalog::embedded().unwrap();
+        let entry = catalog.model(LLAMA).unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let chip = catalog.accelerator("h100-sxm").unwrap();
+        let curve = |share: f64| {
+            let mut chip = chip.clone();
+            let mut link = chip.link.clone().unwrap();
+            link.bytes_per_s.0 *= share;
+            chip.link = Some(link);
+            let options = DeploymentOptions::default();
+            let deployment = Deployment::resolve(model.clone(), Arc::new(chip), &options).unwrap();
+            let forecaster = Forecaster::embedded(deployment).unwrap();
+            Kernels::of(&forecaster.deployment, &forecaster.coefficients).all_reduce(2).unwrap().0
+        };
+        let [whole, half] = [1.0, 0.5].map(curve);
+        let start = whole.at(1.0);
+        for bytes in [1e6, 64e6] {
+            let [usual, slower] = [whole.at(bytes) - start, half.at(bytes) - start];
+            assert!(usual > 0.0 && (slower / usual - 2.0).abs() < 1e-9, "{bytes}: {usual} {slower}");
+        }
+    }
+
     /// No table covers an MI300X: an all-reduce takes three latencies, plus its bytes at half of the link's rate.
     #[test]
     fn all_reduces_without_a_table_by_hand() {

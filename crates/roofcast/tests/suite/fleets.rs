@@ -323,6 +323,21 @@ fn a_full_decode_pool_holds_prefill_back() {
     assert!(first(&narrow, 3) > narrow[1].finished);
 }
 
+/// Two equal prompts are computed in one step, and the decode replica runs one request. The second cache is fetched only
+/// once the first request has ended, although it was still in transfer when the second one could have been admitted: the
+/// second request ends as long after the first as the first after its own first token.
+#[test]
+fn a_cache_in_transfer_counts_in_max_num_seqs() {
+    let run = spec(
+        "[workload]\nrequests = 2\ninput_len = 1000\noutput_len = 20\narrivals = { kind = \"offline\" }\n\
+         [fleet]\nlink = \"pcie\"\nprefill = {}\ndecode = { max_num_seqs = 1 }\n",
+    );
+    let records = run.unwrap().records;
+    let [one, two] = [0, 1].map(|n: usize| (records[n].first_token.unwrap().ms(), records[n].finished.ms()));
+    assert_eq!(one.0, two.0);
+    close(two.1 - one.1, one.1 - one.0);
+}
+
 /// 1000 and 3 tokens need 63 blocks of 16, in addition to vLLM's null block; a prompt with its first token needs as
 /// many, so either pool can be too small.
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of leaps under a policy that overtakes.
+//! Tests of leaps: under a policy that overtakes, and of a replica whose queue is blocked.
 
 use super::*;
 use crate::scheduler::config::Order;
@@ -70,4 +70,28 @@ fn a_policy_that_overtakes_says_so() {
     assert_eq!(served::<Lockstep>(&forecaster, Order::Policy), reference);
     assert_eq!(served::<Each>(&forecaster, Order::Arrival), reference);
     assert_ne!(served::<Lockstep>(&forecaster, Order::Arrival), reference);
+}
+
+/// Eight of twelve requests run and four wait: the replica is blocked, so that one leap passes all arrivals up to the first
+/// end. With nothing in the queue an arrival would run at once, and a replica that takes every step singly looks at
+/// each.
+#[test]
+fn a_replica_with_a_queue_is_blocked() {
+    fn blocked<D: Decodes>(forecaster: &Forecaster, requests: u64) -> (bool, u64) {
+        let (config, _) = EngineConfig::resolve(&forecaster.deployment, 600, false).unwrap();
+        let price = StepPrices::new(forecaster.timing(config.cost));
+        let mut engine = Engine::<D>::new(config, Policy::Orca, price, Ticks::ZERO);
+        for number in 0..requests {
+            let arrival =
+                Arrival { number, input: 100, output: 50, max_tokens: 50, ..Arrival::default() };
+            engine.arrive(arrival, Prompt::Own);
+        }
+        let mut departed = Vec::new();
+        assert!(engine.step(Ticks(1), &mut departed) && departed.is_empty());
+        (engine.blocked(), engine.waiting())
+    }
+    let forecaster = forecaster();
+    assert_eq!(blocked::<Lockstep>(&forecaster, 12), (true, 4));
+    assert_eq!(blocked::<Lockstep>(&forecaster, 8), (false, 0));
+    assert_eq!(blocked::<Each>(&forecaster, 12), (false, 4));
 }
