@@ -3,8 +3,8 @@
 
 usage: accuracy.py DATA [ROOFCAST]
 
-DATA has validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast]. The five numbers
-use the rows that no fit may see, the long table all rows that judge, of which half also teach a fit; the picture uses the rows that may be
+DATA has validation/measurements*.csv and validation/runs/. ROOFCAST is the program [target/release/roofcast]. The sources' numbers
+are those of fits that omit each source in turn, the five numbers use the rows that no fit may see, the long table all rows that judge, of which half also teach a fit; the picture uses the rows that may be
 read one by one. The fit starts from the program's own calibration and is not embedded: `roofcast calibrate --teaching … --output crates/roofcast-cost/catalog/calibration/engines.toml` does that.
 """
 import csv
@@ -27,6 +27,12 @@ FIVE = [
     ("decode_step", "tpot_ms", "one decode step"),
     ("prefill", "ttft_ms", "first token of one prompt"),
 ]
+OMITTED = [
+    ("tpot_ms", "time per output token"),
+    ("ttft_ms", "time to first token"),
+    ("e2e_ms", "end-to-end latency"),
+    ("output_tok_s", "output tokens per second"),
+]
 COLUMNS = [("n", 1), ("median_ape", 100), ("p90_ape", 100), ("bias", 100), ("in_band", 100), ("groups", 1), ("group_median_ape", 100)]
 
 
@@ -42,6 +48,16 @@ def five(answer):
         n, *shares, groups, of_groups = (errors[key] * scale for key, scale in COLUMNS)
         median, p90, bias, in_band = shares
         lines.append(f"{words:<36}{n:>6}{median:>10.1f}{p90:>8.1f}{bias:>8.1f}{in_band:>11.1f}{groups:>8}{of_groups:>20.1f}")
+    return "\n".join(lines)
+
+
+def sources(left_out):
+    """The errors of rows whose source a fit omitted, from the table of all omitted parts."""
+    rows = {metric: columns for part, metric, *columns in map(str.split, left_out.strip().splitlines()[1:]) if part == "source"}
+    lines = [f"{'rows of a source that the fit omits':<36}{'rows':>7}{'median %':>10}{'p90 %':>8}{'bias %':>8}"]
+    for metric, words in OMITTED:
+        n, bias, median, p90 = rows[metric]
+        lines.append(f"{words:<36}{n:>7}{median:>10}{p90:>8}{bias:>8}")
     return "\n".join(lines)
 
 
@@ -77,6 +93,7 @@ def main():
     fit = said(roofcast, "calibrate", "--teaching", *validate[2:])
     numbers, left_out = fit.split("errors of rows whose part of the data was not fitted", 1)
     tables = {
+        "sources": sources(left_out),
         "five": five(unseen_errors),
         "judge": said(*validate, "--split", "judge"),
         "numbers": numbers,

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::coefficients::{EngineTimes, KernelEfficiency};
-use crate::forecaster::Forecaster;
 use crate::profile::Profiles;
 use roofcast_ask::deployment::DeploymentOptions;
 use roofcast_ask::spec::{EngineSpec, VllmSpec};
@@ -18,6 +17,13 @@ fn deployment(model: &str, engine: EngineSpec) -> Deployment {
     Deployment::resolve(model, chip, &DeploymentOptions { engine, ..DeploymentOptions::default() }).unwrap()
 }
 
+/// Times with kernels from `profiles`.
+fn timing(deployment: &Deployment, profiles: Cow<'static, Profiles>, engine: EngineTimes) -> Timing {
+    let kernels = KernelTimes::Measured { profiles, shares: KernelEfficiency::UNKNOWN };
+    let coefficients = Coefficients { kernels, engine, ..Coefficients::ideal(1.0, 1.0) };
+    Timing::new(deployment, Arc::new(StepModel::compile(deployment)), Arc::new(coefficients))
+}
+
 /// Each of 32 layers of Llama-3.1-8B has four adapted GEMMs with two kernels: 256 kernels of 2 µs are 512 µs, whatever
 /// the number of adapters. They count as memory-bound.
 #[test]
@@ -25,15 +31,9 @@ fn kernels_of_adapters_by_hand() {
     let vllm = VllmSpec { enable_lora: Some(true), ..VllmSpec::default() };
     let deployment =
         deployment("meta-llama/Llama-3.1-8B-Instruct", EngineSpec { vllm, ..EngineSpec::default() });
-    let model = Arc::new(StepModel::compile(&deployment));
     let with = |small_kernel: f64| {
-        let kernels = KernelTimes::Measured {
-            profiles: Cow::Owned(Profiles::default()),
-            shares: KernelEfficiency::UNKNOWN,
-        };
         let engine = EngineTimes { small_kernel, ..EngineTimes::default() };
-        let coefficients = Coefficients { kernels, engine, ..Coefficients::ideal(1.0, 1.0) };
-        Timing::new(&deployment, model.clone(), Arc::new(coefficients))
+        timing(&deployment, Cow::Owned(Profiles::default()), engine)
     };
     for adapters in [1, 3] {
         let [none, two] = [0.0, 2e-6].map(|seconds| with(seconds).adapters(adapters, 10));
@@ -48,11 +48,12 @@ fn kernels_of_adapters_by_hand() {
 #[test]
 fn drafts_are_verified_within_windows() {
     let deployment = deployment("google/gemma-3-1b-it", EngineSpec::default());
-    let forecaster = Forecaster::embedded(deployment).unwrap();
-    let timing = forecaster.timing(roofcast_ask::spec::CostKind::Forecast);
+    let timing = timing(&deployment, Cow::Borrowed(Profiles::embedded().unwrap()), EngineTimes::default());
     let attention = |window: bool| {
         let is = |operator: &Operator| match &operator.form {
-            Form::Context(form) => form.decode.terms.first().is_some_and(|(reach, _)| (*reach == 512) == window),
+            Form::Context(form) => {
+                form.decode.terms.first().is_some_and(|(reach, _)| (*reach == 512) == window)
+            }
             _ => false,
         };
         timing.model.operators.iter().position(is).unwrap()

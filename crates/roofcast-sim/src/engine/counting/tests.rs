@@ -82,8 +82,7 @@ fn a_replica_with_a_queue_is_blocked() {
         let price = StepPrices::new(forecaster.timing(config.cost));
         let mut engine = Engine::<D>::new(config, Policy::Orca, price, Ticks::ZERO);
         for number in 0..requests {
-            let arrival =
-                Arrival { number, input: 100, output: 50, max_tokens: 50, ..Arrival::default() };
+            let arrival = Arrival { number, input: 100, output: 50, max_tokens: 50, ..Arrival::default() };
             engine.arrive(arrival, Prompt::Own);
         }
         let mut departed = Vec::new();
