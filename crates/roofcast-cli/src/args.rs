@@ -12,6 +12,8 @@ pub(crate) mod foreign;
 mod help;
 mod keys;
 mod later;
+#[cfg(feature = "schema")]
+mod schema;
 #[cfg(feature = "network")]
 mod serve;
 mod validate;
@@ -29,6 +31,8 @@ use flags::{Flags, Machine, Planned, Traffic};
 pub(crate) use help::grouped;
 pub(crate) use keys::KeysArgs;
 pub(crate) use later::{Later, signed};
+#[cfg(feature = "schema")]
+pub(crate) use schema::SchemaArgs;
 #[cfg(feature = "network")]
 pub(crate) use serve::ServeArgs;
 use std::path::PathBuf;
@@ -71,6 +75,9 @@ pub(crate) enum Verb {
     Catalog(Box<CatalogArgs>),
     /// Lists the keys of a spec with their flags: all, or the matches of a search.
     Keys(Later<KeysArgs>),
+    /// Prints the JSON Schema of a document of --json, or lists the documents.
+    #[cfg(feature = "schema")]
+    Schema(Later<SchemaArgs>),
     /// Writes a starting spec: every key with its meaning.
     Init(Later<InitArgs>),
     /// Figures of the source texts: as printed, as recomputed by their rules, and as forecast.

@@ -97,7 +97,12 @@ const WITH_IT: &str = "a build with it: `cargo install --locked --path crates/ro
 /// The verb in the arguments that this build lacks, if another build has it.
 fn left_out(error: &clap::Error) -> Option<&str> {
     let Some(ContextValue::String(verb)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    (!cfg!(feature = "network") && ["bench", "emulate", "serve"].contains(&verb.as_str())).then_some(verb)
+    let is_left_out = match verb.as_str() {
+        "bench" | "emulate" | "serve" => !cfg!(feature = "network"),
+        "schema" => !cfg!(feature = "schema"),
+        _ => false,
+    };
+    is_left_out.then_some(verb)
 }
 
 /// A flag that this verb does not have, with its dashes, and the flags with that purpose.

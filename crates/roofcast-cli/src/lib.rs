@@ -16,7 +16,7 @@ pub mod host;
 mod input;
 mod measure;
 mod page;
-#[cfg(test)]
+#[cfg(feature = "schema")]
 mod schemas;
 #[cfg(feature = "network")]
 mod serve;
@@ -35,6 +35,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
     let features = [
         ("network", cfg!(feature = "network")),
         ("parquet", cfg!(feature = "parquet")),
+        ("schema", cfg!(feature = "schema")),
         ("tokenizers", cfg!(feature = "tokenizers")),
         ("page", page::PAGE.is_some()),
     ];
@@ -85,6 +86,8 @@ fn run(cli: Cli, files: &Files) -> anyhow::Result<ExitCode> {
         Verb::Calibrate(args) => verbs::calibrate::run(&args),
         Verb::Validate(args) => verbs::validate::run(&args),
         Verb::Keys(args) => verbs::keys::run(&args),
+        #[cfg(feature = "schema")]
+        Verb::Schema(args) => verbs::schema::run(&args),
         Verb::Init(args) => verbs::init::run(&args),
         Verb::Completions(args) => verbs::completions::run(&args),
         Verb::Man(args) => verbs::man::run(&args),

@@ -27,7 +27,7 @@ pub(crate) struct Pace {
 
 /// Rates of the repeats, per second in which the threads held a processor. The unit of work is the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Spread {
     /// Median of the repeats.
     pub(crate) median: f64,

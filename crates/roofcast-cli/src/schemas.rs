@@ -1,15 +1,20 @@
-//! JSON Schemas of the documents of `--json` and of the page's answers, derived from the structs that are serialized,
-//! and the files that follow from them: `docs/schemas`, the tables of `docs/json.md`, the TypeScript of the page and
-//! the dataclasses of the Python package.
+//! JSON Schemas of the documents of `--json` and of the page's answers, derived from the structs that are serialized.
 //!
-//! Knows: every document by the name and version of its schema. Compiled for tests only; `UPDATE_TYPES=1` writes the
-//! files anew.
+//! Knows: every document by the name and version of its schema. Tests write from them the tables of `docs/json.md`, the
+//! TypeScript of the page and the dataclasses of the Python package; `UPDATE_TYPES=1` writes the files anew.
 
+#[cfg(test)]
 mod python;
+#[cfg(test)]
 mod shape;
+#[cfg(test)]
 mod tables;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
 mod typescript;
 
+#[cfg(test)]
 use crate::serve::{accuracy, api, measure};
 use crate::verbs::{
     bench, calibrate, capacity, catalog, conformance, hardware, keys, limits, plan, seeds, simulate, validate,
@@ -17,31 +22,45 @@ use crate::verbs::{
 use schemars::JsonSchema;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
-use shape::{Object, Reader};
-use std::path::{Path, PathBuf};
 
 /// The documents and answers, with the definitions to which their schemas refer.
-struct Schemas {
-    documents: Vec<Schema>,
+pub(crate) struct Schemas {
+    pub(crate) documents: Vec<Schema>,
+    /// Answers to the page, which are no documents.
+    #[cfg(test)]
     page: Vec<Schema>,
     definitions: Map<String, Value>,
 }
 
 /// The schema of a document or answer.
-struct Schema {
+pub(crate) struct Schema {
     /// Name and version, as in `limits/1`; of the page's answers the name of the type.
-    id: &'static str,
+    pub(crate) id: &'static str,
     /// Name of the type in TypeScript and Python.
+    #[cfg(test)]
     name: String,
     value: Value,
 }
 
+impl Schema {
+    /// Description of the document.
+    pub(crate) fn about(&self) -> &str {
+        self.value["description"].as_str().unwrap_or_default()
+    }
+}
+
 fn schema<T: JsonSchema>(generator: &mut SchemaGenerator, id: &'static str) -> Schema {
-    Schema { id, name: T::schema_name().into_owned(), value: cleaned(T::json_schema(generator).to_value()) }
+    Schema {
+        id,
+        #[cfg(test)]
+        name: T::schema_name().into_owned(),
+        value: cleaned(T::json_schema(generator).to_value()),
+    }
 }
 
 impl Schemas {
-    fn all() -> Schemas {
+    /// All documents and answers.
+    pub(crate) fn all() -> Schemas {
         let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
         let g = &mut generator;
         let documents = vec![
@@ -75,6 +94,7 @@ impl Schemas {
             schema::<calibrate::Answer>(g, "calibrate/2"),
             schema::<calibrate::times::Answer>(g, "kernel-times/1"),
         ];
+        #[cfg(test)]
         let page = vec![
             schema::<api::Listing>(g, "CatalogAnswer"),
             schema::<limits::view::View>(g, "LimitsAnswer"),
@@ -90,44 +110,40 @@ impl Schemas {
         ];
         let definitions = generator.take_definitions(true).into_iter();
         let definitions = definitions.map(|(name, value)| (name, cleaned(value))).collect();
-        Schemas { documents, page, definitions }
+        Schemas {
+            documents,
+            #[cfg(test)]
+            page,
+            definitions,
+        }
     }
 
-    fn reader(&self) -> Reader<'_> {
-        Reader { definitions: &self.definitions }
-    }
-
-    /// The keys of a document, without `schema`.
-    fn object(&self, schema: &Schema) -> Object {
-        self.reader().object(&schema.name, &schema.value).unwrap()
-    }
-
-    /// The document `id`.
-    fn document(&self, id: &str) -> Object {
-        self.object(self.documents.iter().find(|document| document.id == id).unwrap())
-    }
-
-    /// The self-contained JSON Schema of a document as text.
-    fn file(&self, document: &Schema) -> String {
+    /// The self-contained JSON Schema of a document.
+    pub(crate) fn whole(&self, document: &Schema) -> Value {
         let name = format!("roofcast/{}", document.id);
-        let mut whole = json!({
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": name,
-            "description": document.value["description"],
-            "type": "object",
-            "properties": {"schema": {"const": name, "description": "Name and version of this schema."}},
-            "required": ["schema"],
-        });
-        let keys = document.value["properties"].as_object().unwrap().clone();
-        whole["properties"].as_object_mut().unwrap().extend(keys);
-        let required = document.value["required"].as_array().cloned().unwrap_or_default();
-        whole["required"].as_array_mut().unwrap().extend(required);
+        let own = |part: &str| document.value.get(part).cloned();
+        let mut properties =
+            json!({"schema": {"const": name, "description": "Name and version of this schema."}});
+        if let (Value::Object(all), Some(Value::Object(keys))) = (&mut properties, own("properties")) {
+            all.extend(keys);
+        }
+        let mut required = vec![Value::from("schema")];
+        if let Some(Value::Array(keys)) = own("required") {
+            required.extend(keys);
+        }
         let mut used = Vec::new();
         referred(&document.value, &self.definitions, &mut used);
         used.sort();
         let used = used.into_iter().map(|name| (name.clone(), self.definitions[&name].clone()));
-        whole["$defs"] = Value::Object(used.collect());
-        serde_json::to_string_pretty(&whole).unwrap() + "\n"
+        json!({
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "title": name,
+            "description": document.value["description"],
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "$defs": Value::Object(used.collect()),
+        })
     }
 }
 
@@ -155,9 +171,9 @@ fn cleaned(mut schema: Value) -> Value {
             if keys.get("additionalProperties") == Some(&Value::Bool(false)) {
                 keys.remove("additionalProperties");
             }
-            let required = keys.get("required").cloned().unwrap_or_else(|| json!([]));
+            let required = keys.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
             if let Some(Value::Object(properties)) = keys.get_mut("properties") {
-                let always = |key: &String| required.as_array().unwrap().contains(&json!(key));
+                let always = |key: &String| required.contains(&json!(key));
                 properties.iter_mut().filter(|(key, _)| !always(key)).for_each(|(_, value)| absent(value));
             }
             for (key, value) in keys.iter_mut() {
@@ -185,7 +201,9 @@ fn absent(schema: &mut Value) {
     if let Value::String(about) = &schema["description"] {
         schema["description"] = about.replace("`None`", "absent").into();
     }
-    schema.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    if let Value::Object(keys) = schema {
+        keys.retain(|_, value| !value.is_null());
+    }
 }
 
 /// A doc comment as text: one line, links as code without their paths, `null` for `None`.
@@ -194,63 +212,10 @@ fn plain(doc: &str) -> String {
     let mut parts = words.split("[`");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let (link, rest) = part.split_once("`]").unwrap_or_else(|| panic!("a link without an end: {doc}"));
-        let rest = match rest.strip_prefix('(') {
-            Some(rest) => rest.split_once(')').unwrap().1,
-            None => rest,
-        };
-        text += &format!("`{}`{rest}", link.rsplit("::").next().unwrap());
+        let (link, rest) = part.split_once("`]").unwrap_or((part, ""));
+        let rest =
+            rest.strip_prefix('(').and_then(|path| path.split_once(')')).map_or(rest, |(_, rest)| rest);
+        text += &format!("`{}`{rest}", link.rsplit("::").next().unwrap_or(link));
     }
     text
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// Asserts that the file at `path` has the text `now`, or writes it with `UPDATE_TYPES=1`.
-fn assert_kept(path: &str, now: &str) {
-    let file = root().join(path);
-    if std::env::var_os("UPDATE_TYPES").is_some() {
-        std::fs::write(&file, now).unwrap();
-    }
-    let stored = std::fs::read_to_string(&file).unwrap_or_default();
-    let first = stored.lines().zip(now.lines()).find(|(a, b)| a != b);
-    assert!(stored == now, "{path}: {first:?}; UPDATE_TYPES=1 writes it anew");
-}
-
-#[test]
-fn files_of_types_are_those_of_the_answers() {
-    let schemas = Schemas::all();
-    let files: Vec<String> = schemas.documents.iter().map(|d| d.id.replace('/', "-") + ".json").collect();
-    for (document, file) in schemas.documents.iter().zip(&files) {
-        assert_kept(&format!("docs/schemas/{file}"), &schemas.file(document));
-    }
-    for kept in std::fs::read_dir(root().join("docs/schemas")).unwrap() {
-        let name = kept.unwrap().file_name().into_string().unwrap();
-        assert!(files.contains(&name), "docs/schemas/{name}: no such document; delete the file");
-    }
-    assert_kept("web/src/generated.ts", &typescript::text(&schemas));
-    assert_kept("crates/roofcast-py/python/roofcast/answers.py", &python::text(&schemas));
-    let chapter = std::fs::read_to_string(root().join("docs/json.md")).unwrap();
-    assert_kept("docs/json.md", &tables::filled(&schemas, &chapter));
-}
-
-#[test]
-fn every_key_of_a_document_is_described() {
-    let schemas = Schemas::all();
-    let mut bare = Vec::new();
-    for document in &schemas.documents {
-        let object = schemas.object(document);
-        for part in schemas.reader().parts(&object).into_iter().chain([object]) {
-            let fields = part.fields.iter().filter(|field| field.about.is_empty());
-            bare.extend(fields.map(|field| format!("{}.{}", part.name, field.key)));
-            bare.extend(part.about.is_empty().then(|| part.name.clone()));
-        }
-    }
-    bare.sort();
-    bare.dedup();
-    let twice = schemas.definitions.keys().filter(|name| name.ends_with(|c: char| c.is_ascii_digit()));
-    assert_eq!(twice.collect::<Vec<_>>(), Vec::<&String>::new(), "two structs have one name: rename one");
-    assert!(bare.is_empty(), "{} without a doc comment: {}", bare.len(), bare.join(" "));
 }

@@ -1,5 +1,6 @@
 //! Output: tables for people, CSV and JSON for programs, SVG for both.
 
+pub(crate) mod column;
 pub(crate) mod distribution;
 pub(crate) mod number;
 pub(crate) mod picture;
@@ -15,7 +16,7 @@ use std::io::{BufWriter, Write};
 
 /// A JSON document: its schema's name and version, then the keys of `body`.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "{T}Document"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "{T}Document"))]
 pub(crate) struct Document<T: Serialize> {
     /// Name of the schema, as in `roofcast/limits/1`; the number grows when a key is removed or changes its meaning.
     pub(crate) schema: &'static str,

@@ -16,6 +16,8 @@ pub(crate) mod limits;
 pub(crate) mod man;
 pub(crate) mod plan;
 mod question;
+#[cfg(feature = "schema")]
+pub(crate) mod schema;
 pub(crate) mod seeds;
 pub(crate) mod simulate;
 pub(crate) mod validate;
@@ -34,7 +36,7 @@ pub(crate) const MACHINE: [&str; 5] = ["model", "hardware", "precision", "parall
 
 /// The deployment that an answer is about, as in the JSON document.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct About<'a> {
     /// Id of the served model.
     model: &'a str,

@@ -31,16 +31,11 @@ pub enum Bottleneck {
     Communication,
 }
 
-impl Bottleneck {
-    /// Name of the bottleneck in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Bottleneck::Memory => "memory",
-            Bottleneck::Compute => "compute",
-            Bottleneck::Communication => "communication",
-        }
-    }
-}
+roofcast_facts::named! { Bottleneck {
+    Memory: "memory",
+    Compute: "compute",
+    Communication: "communication",
+} }
 
 /// Fractions of the peak rates that a limit assumes to be reachable, each above 0 and at most 1.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -45,19 +45,13 @@ pub enum LeaveOut {
     Accelerator,
 }
 
+roofcast_facts::named! { LeaveOut {
+    Source: "source",
+    Model: "model",
+    Accelerator: "accelerator",
+} }
+
 impl LeaveOut {
-    /// Every cross-validation protocol.
-    pub const ALL: [LeaveOut; 3] = [LeaveOut::Source, LeaveOut::Model, LeaveOut::Accelerator];
-
-    /// Name of the protocol in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            LeaveOut::Source => "source",
-            LeaveOut::Model => "model",
-            LeaveOut::Accelerator => "accelerator",
-        }
-    }
-
     fn part(self, row: &Measurement) -> &str {
         match self {
             LeaveOut::Source => &row.source,

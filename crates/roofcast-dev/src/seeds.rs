@@ -96,20 +96,15 @@ pub enum SeedVerdict {
     Open,
 }
 
-impl SeedVerdict {
-    /// Name of the verdict in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            SeedVerdict::Exact => "exact",
-            SeedVerdict::Rounded => "rounded",
-            SeedVerdict::Unit => "unit",
-            SeedVerdict::Inconsistent => "inconsistent",
-            SeedVerdict::WrongInput => "wrong-input",
-            SeedVerdict::Measured => "measured",
-            SeedVerdict::Open => "open",
-        }
-    }
-}
+roofcast_facts::named! { SeedVerdict {
+    Exact: "exact",
+    Rounded: "rounded",
+    Unit: "unit",
+    Inconsistent: "inconsistent",
+    WrongInput: "wrong-input",
+    Measured: "measured",
+    Open: "open",
+} }
 
 /// One printed figure of a seed.
 #[derive(Debug, Clone, PartialEq, Serialize)]

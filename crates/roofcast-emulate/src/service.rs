@@ -1,18 +1,19 @@
-//! The routes of a server, and the responses of each.
+//! A server: the checks of a request, and the response of each route.
 //!
-//! Knows: paths, methods, headers and the order of checks. [`generation`] sends requests to the engine, [`control`]
-//! changes the server, [`sglang`] and [`llama_cpp`] have the endpoints that only those servers have. Knows nothing
-//! about connections.
+//! Knows: headers and the order of checks. [`routes`] has the paths, [`generation`] sends requests to the engine,
+//! [`control`] changes the server, [`sglang`] and [`llama_cpp`] have the answers that only those servers give. Knows
+//! nothing about connections.
 
 mod browser;
 mod control;
 mod description;
 mod generation;
 mod llama_cpp;
+mod routes;
 mod sglang;
 
 use super::adapters::Adapters;
-use super::ask::{self, Endpoint};
+use super::ask;
 use super::completion::Author;
 use super::dialect::Dialect;
 use super::faults::{Fault, Faults};
@@ -35,6 +36,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use roofcast::fleet::TransferPath;
 use roofcast_http::guard::Guard;
 use roofcast_http::{self as http, Unread, server};
+use routes::{ADMIN, Action};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::hash_map::RandomState;
@@ -46,21 +48,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Version of vLLM whose API is imitated.
 pub(crate) const VERSION: &str = "0.32.0";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Path that counts the tokens of a message, in Anthropic's API.
-const COUNT_TOKENS: &str = "/v1/messages/count_tokens";
-/// Prefix of the paths that change the server.
-const ADMIN: &str = "/admin";
-/// Path of the fault that applies to all requests.
-const FAULTS: &str = "/admin/faults";
-/// Path of the pinned gauges.
-const PINS: &str = "/admin/metrics";
-/// Path at which replicas are taken down and brought up.
-const REPLICAS: &str = "/admin/replicas";
-/// Path at which the fixed latencies are changed.
-const LATENCIES: &str = "/admin/latencies";
-/// Path at which a stopped clock is advanced.
-const CLOCK: &str = "/admin/clock";
-
 /// Path prefixes that require the API key, even for unknown paths: vLLM's, and the emulator's own `/admin`.
 const GUARDED: [&str; 5] = ["/v1", "/v2", "/inference", "/cohere", "/admin"];
 
@@ -174,99 +161,61 @@ impl Service {
         if parts.method != Method::OPTIONS && GUARDED.iter().any(|guarded| path.starts_with(guarded)) {
             self.authorize(&parts.headers)?;
         }
-        let Some(methods) = self.methods(path) else {
+        let Some(route) = self.routes().find(|route| route.path == path) else {
             return Err(Refusal::detail(StatusCode::NOT_FOUND));
         };
-        if !methods.contains(&parts.method) {
-            return Ok(not_allowed(methods, self.settings.dialect));
+        if !route.methods.contains(&parts.method) {
+            return Ok(not_allowed(route.methods, self.settings.dialect));
         }
-        if self.settings.dialect == Dialect::Vllm && takes_json(path) && !is_json(&parts.headers) {
+        if self.settings.dialect == Dialect::Vllm && route.takes_json() && !is_json(&parts.headers) {
             return Err(Refusal::media_type());
         }
-        match path {
-            "/v1/completions" => self.complete(Endpoint::Completions, &parts.headers, body).await,
-            "/v1/chat/completions" => self.complete(Endpoint::Chat, &parts.headers, body).await,
-            "/v1/responses" => self.complete(Endpoint::Responses, &parts.headers, body).await,
-            "/v1/messages" => self.complete(Endpoint::Messages, &parts.headers, body).await,
-            COUNT_TOKENS => self.count_tokens(&self.read(&parts.headers, body).await?),
-            "/v1/embeddings" => self.complete(Endpoint::Embeddings, &parts.headers, body).await,
-            "/openapi.json" => Ok(said(&self.description())),
-            "/metrics" => Ok(self.metrics()),
-            FAULTS => self.change_fault(&parts.method, &self.read(&parts.headers, body).await?),
-            PINS => self.pin(&parts.method, &self.read(&parts.headers, body).await?),
-            CLOCK => self.change_clock(&parts.method, &self.read(&parts.headers, body).await?),
-            LATENCIES => self.change_latencies(&parts.method, &self.read(&parts.headers, body).await?),
-            REPLICAS => self.change_replicas(&parts.method, &self.read(&parts.headers, body).await?),
-            "/health" | "/ping" if self.is_dead() => {
-                Ok(whole(StatusCode::SERVICE_UNAVAILABLE, "", Bytes::new()))
-            }
-            _ => match self.settings.dialect {
-                Dialect::Vllm => self.route_vllm(&parts, body).await,
-                Dialect::Sglang => self.route_sglang(&parts, body).await,
-                Dialect::LlamaCpp => self.route_llama_cpp(&parts, body).await,
+        self.act(route.action, &parts, body).await
+    }
+
+    async fn act(&self, action: Action, parts: &Parts, body: Incoming) -> Answered {
+        let dialect = self.settings.dialect;
+        let method = &parts.method;
+        let query = parts.uri.query().unwrap_or_default();
+        let body = match action {
+            Action::Complete(endpoint) => return self.complete(endpoint, &parts.headers, body).await,
+            _ if parts.method == Method::GET => Bytes::new(),
+            _ => self.read(&parts.headers, body).await?,
+        };
+        match action {
+            Action::Complete(_) => Err(Refusal::detail(StatusCode::NOT_FOUND)),
+            Action::CountTokens => self.count_tokens(&body),
+            Action::Description => Ok(said(&self.description())),
+            Action::Metrics => Ok(self.metrics()),
+            Action::Models if dialect == Dialect::LlamaCpp => Ok(said(&self.listed())),
+            Action::Models => Ok(said(&self.models())),
+            Action::Tokenize if dialect == Dialect::LlamaCpp => self.llama_tokenize(&body),
+            Action::Tokenize => self.tokenize(&body),
+            Action::Detokenize => match dialect {
+                Dialect::Vllm => self.detokenize(&body),
+                Dialect::Sglang => Ok(said(&json!({ "text": self.detokenized(&body)? }))),
+                Dialect::LlamaCpp => Ok(said(&json!({ "content": self.detokenized(&body)? }))),
             },
-        }
-    }
-
-    async fn route_vllm(&self, parts: &Parts, body: Incoming) -> Answered {
-        match parts.uri.path() {
-            "/v1/models" => Ok(said(&self.models())),
-            "/tokenize" => self.tokenize(&self.read(&parts.headers, body).await?),
-            "/detokenize" => self.detokenize(&self.read(&parts.headers, body).await?),
-            "/version" => Ok(said(&json!({ "version": VERSION }))),
-            "/load" => Ok(said(&json!({ "server_load": self.load.load(Ordering::Relaxed) }))),
-            "/v1/load_lora_adapter" => Ok(text(self.adapters.load(&self.read(&parts.headers, body).await?)?)),
-            "/v1/unload_lora_adapter" => {
-                Ok(text(self.adapters.unload(&self.read(&parts.headers, body).await?)?))
-            }
-            "/sleep" => self.fall_asleep(parts.uri.query().unwrap_or_default()).await,
-            "/wake_up" => Ok(self.wake_up(parts.uri.query().unwrap_or_default())),
-            "/is_sleeping" => Ok(said(&json!({ "is_sleeping": self.sleep.level().is_some() }))),
-            // /health and /ping have an empty body.
-            _ => Ok(whole(StatusCode::OK, "", Bytes::new())),
-        }
-    }
-
-    /// The methods that a path supports; `None` for an unknown path.
-    fn methods(&self, path: &str) -> Option<&'static [Method]> {
-        match path {
-            "/v1/completions"
-            | "/v1/chat/completions"
-            | "/v1/responses"
-            | "/v1/messages"
-            | COUNT_TOKENS
-            | "/v1/embeddings" => Some(&[Method::POST]),
-            "/metrics" | "/v1/models" => Some(&[Method::GET]),
-            "/openapi.json" if self.settings.dialect != Dialect::LlamaCpp => Some(&[Method::GET]),
-            FAULTS | PINS | REPLICAS if self.settings.allow_faults => {
-                Some(&[Method::GET, Method::POST, Method::DELETE])
-            }
-            LATENCIES if self.settings.allow_faults && self.settings.latencies.is_some() => {
-                Some(&[Method::GET, Method::POST, Method::DELETE])
-            }
-            CLOCK if self.group.pace().is_some_and(|pace| pace.is_stopped()) => {
-                Some(&[Method::GET, Method::POST])
-            }
-            FAULTS | PINS | REPLICAS | LATENCIES | CLOCK => None,
-            path => match self.settings.dialect {
-                Dialect::Vllm => self.methods_vllm(path),
-                Dialect::Sglang => sglang::methods(path),
-                Dialect::LlamaCpp => llama_cpp::methods(path),
-            },
-        }
-    }
-
-    fn methods_vllm(&self, path: &str) -> Option<&'static [Method]> {
-        match path {
-            "/tokenize" | "/detokenize" => Some(&[Method::POST]),
-            "/health" | "/version" | "/load" => Some(&[Method::GET]),
-            "/ping" => Some(&[Method::GET, Method::POST]),
-            "/sleep" | "/wake_up" if self.settings.sleeps => Some(&[Method::POST]),
-            "/is_sleeping" if self.settings.sleeps => Some(&[Method::GET]),
-            "/v1/load_lora_adapter" | "/v1/unload_lora_adapter" => {
-                self.settings.adapters.as_ref().map(|_| &[Method::POST][..])
-            }
-            _ => None,
+            Action::Health if self.is_dead() => Ok(whole(StatusCode::SERVICE_UNAVAILABLE, "", Bytes::new())),
+            Action::Health if dialect == Dialect::LlamaCpp => Ok(said(&json!({ "status": "ok" }))),
+            Action::Health => Ok(whole(StatusCode::OK, "", Bytes::new())),
+            Action::Version => Ok(said(&json!({ "version": VERSION }))),
+            Action::Load => Ok(said(&json!({ "server_load": self.load.load(Ordering::Relaxed) }))),
+            Action::LoadAdapter => Ok(text(self.adapters.load(&body)?)),
+            Action::UnloadAdapter => Ok(text(self.adapters.unload(&body)?)),
+            Action::Sleep => self.fall_asleep(query).await,
+            Action::WakeUp => Ok(self.wake_up(query)),
+            Action::IsSleeping => Ok(said(&json!({ "is_sleeping": self.sleep.level().is_some() }))),
+            Action::ModelInfo => Ok(said(&self.model_info())),
+            Action::ServerInfo => Ok(said(&self.server_info())),
+            Action::FlushCache => Ok(self.flush_cache()),
+            Action::Props => Ok(said(&self.props())),
+            Action::Slots => Ok(said(&self.slots())),
+            Action::Fault => self.change_fault(method, &body),
+            Action::Pins => self.pin(method, &body),
+            Action::Clock => self.change_clock(method, &body),
+            Action::Latencies => self.change_latencies(method, &body),
+            Action::Replicas => self.change_replicas(method, &body),
         }
     }
 
@@ -407,24 +356,6 @@ impl server::Service for Service {
 fn same(given: &str, key: &str) -> bool {
     let [given, key] = [given, key].map(Sha256::digest);
     given.iter().zip(&key).fold(0, |differing, (a, b)| differing | (a ^ b)) == 0
-}
-
-/// True if vLLM accepts only JSON bodies at a path (`validate_json_request` of its
-/// `entrypoints/serve/utils/api_utils.py`).
-fn takes_json(path: &str) -> bool {
-    let paths = [
-        "/v1/completions",
-        "/v1/chat/completions",
-        "/v1/responses",
-        "/v1/messages",
-        COUNT_TOKENS,
-        "/v1/embeddings",
-        "/v1/load_lora_adapter",
-        "/v1/unload_lora_adapter",
-        "/tokenize",
-        "/detokenize",
-    ];
-    paths.contains(&path)
 }
 
 /// True if the content type of a body is JSON; parameters after a semicolon are ignored.

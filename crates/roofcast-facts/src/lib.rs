@@ -11,6 +11,7 @@ pub mod clock;
 pub mod encoder;
 pub mod error;
 pub mod model;
+mod named;
 pub mod precision;
 pub mod preset;
 pub mod record;

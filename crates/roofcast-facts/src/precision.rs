@@ -39,6 +39,18 @@ pub enum Dtype {
     Int4,
 }
 
+crate::named! { Dtype {
+    Fp32: "fp32",
+    Tf32: "tf32",
+    Fp16: "fp16",
+    Bf16: "bf16",
+    Fp8: "fp8",
+    Int8: "int8",
+    Fp6: "fp6",
+    Fp4: "fp4",
+    Int4: "int4",
+} }
+
 impl Dtype {
     /// Bits of one value without scales.
     pub fn bits(self) -> u32 {
@@ -48,21 +60,6 @@ impl Dtype {
             Dtype::Fp8 | Dtype::Int8 => 8,
             Dtype::Fp6 => 6,
             Dtype::Fp4 | Dtype::Int4 => 4,
-        }
-    }
-
-    /// Name of the dtype in flags and catalogs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Dtype::Fp32 => "fp32",
-            Dtype::Tf32 => "tf32",
-            Dtype::Fp16 => "fp16",
-            Dtype::Bf16 => "bf16",
-            Dtype::Fp8 => "fp8",
-            Dtype::Int8 => "int8",
-            Dtype::Fp6 => "fp6",
-            Dtype::Fp4 => "fp4",
-            Dtype::Int4 => "int4",
         }
     }
 }

@@ -86,26 +86,21 @@ pub enum Outcome {
     TooLarge,
 }
 
-impl Outcome {
-    /// Name of the outcome in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Completed => "completed",
-            Outcome::Refused => "refused",
-            Outcome::Unfinished => "unfinished",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Connect => "connect",
-            Outcome::Timeout => "timeout",
-            Outcome::HttpStatus => "http_status",
-            Outcome::StreamError => "stream_error",
-            Outcome::Aborted => "aborted",
-            Outcome::Empty => "empty",
-            Outcome::Disconnected => "disconnected",
-            Outcome::Malformed => "malformed",
-            Outcome::TooLarge => "too_large",
-        }
-    }
-}
+crate::named! { Outcome {
+    Completed: "completed",
+    Refused: "refused",
+    Unfinished: "unfinished",
+    Cancelled: "cancelled",
+    Connect: "connect",
+    Timeout: "timeout",
+    HttpStatus: "http_status",
+    StreamError: "stream_error",
+    Aborted: "aborted",
+    Empty: "empty",
+    Disconnected: "disconnected",
+    Malformed: "malformed",
+    TooLarge: "too_large",
+} }
 
 fn is_zero(n: &u64) -> bool {
     *n == 0

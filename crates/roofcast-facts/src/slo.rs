@@ -24,21 +24,16 @@ pub enum Metric {
     Itl,
 }
 
+crate::named! { Metric {
+    Ttft: "TTFT",
+    Tpot: "TPOT",
+    E2el: "E2EL",
+    Itl: "ITL",
+} }
+
 impl Metric {
-    /// All metrics, in the order of [`Slo::bounds`].
-    pub const ALL: [Metric; 4] = [Metric::Ttft, Metric::Tpot, Metric::E2el, Metric::Itl];
     /// Metrics with one value per request; a goodput can include each of them.
     pub const OF_A_REQUEST: [Metric; 3] = [Metric::Ttft, Metric::Tpot, Metric::E2el];
-
-    /// Name of the metric in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Metric::Ttft => "TTFT",
-            Metric::Tpot => "TPOT",
-            Metric::E2el => "E2EL",
-            Metric::Itl => "ITL",
-        }
-    }
 }
 
 /// A percentile of a latency that can have a bound.
@@ -56,22 +51,15 @@ pub enum Percentile {
     P999,
 }
 
+crate::named! { Percentile {
+    P50: "p50",
+    P90: "p90",
+    P95: "p95",
+    P99: "p99",
+    P999: "p99.9",
+} }
+
 impl Percentile {
-    /// All percentiles, ascending.
-    pub const ALL: [Percentile; 5] =
-        [Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99, Percentile::P999];
-
-    /// Name of the percentile in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Percentile::P50 => "p50",
-            Percentile::P90 => "p90",
-            Percentile::P95 => "p95",
-            Percentile::P99 => "p99",
-            Percentile::P999 => "p99.9",
-        }
-    }
-
     /// The fraction of requests that the percentile covers.
     pub fn share(self) -> f64 {
         match self {

@@ -70,22 +70,19 @@ pub enum Routing {
     Kvaware,
 }
 
-impl Routing {
-    /// Name of the policy in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            Routing::RoundRobin => "round_robin",
-            Routing::LeastLoaded => "least_loaded",
-            Routing::PowerOfTwo => "power_of_two",
-            Routing::PrefixAware => "prefix_aware",
-            Routing::SessionSticky => "session_sticky",
-            Routing::DynamoKv => "dynamo_kv",
-            Routing::LlmD => "llm_d",
-            Routing::CacheAware => "cache_aware",
-            Routing::Kvaware => "kvaware",
-        }
-    }
+roofcast_facts::named! { Routing {
+    RoundRobin: "round_robin",
+    LeastLoaded: "least_loaded",
+    PowerOfTwo: "power_of_two",
+    PrefixAware: "prefix_aware",
+    SessionSticky: "session_sticky",
+    DynamoKv: "dynamo_kv",
+    LlmD: "llm_d",
+    CacheAware: "cache_aware",
+    Kvaware: "kvaware",
+} }
 
+impl Routing {
     /// True if replicas tell the policy by KV events what their caches hold.
     pub fn receives_events(self) -> bool {
         matches!(self, Routing::DynamoKv | Routing::LlmD | Routing::Kvaware)
@@ -330,13 +327,8 @@ pub enum LinkKind {
     Pcie,
 }
 
-impl LinkKind {
-    /// Name of the value in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            LinkKind::Nvlink => "nvlink",
-            LinkKind::Network => "network",
-            LinkKind::Pcie => "pcie",
-        }
-    }
-}
+roofcast_facts::named! { LinkKind {
+    Nvlink: "nvlink",
+    Network: "network",
+    Pcie: "pcie",
+} }

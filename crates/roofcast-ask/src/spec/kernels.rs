@@ -22,20 +22,11 @@ pub enum AttentionBackend {
     FlashDecoding,
 }
 
-impl AttentionBackend {
-    /// All backends, the slowest first.
-    pub const ALL: [AttentionBackend; 3] =
-        [AttentionBackend::Naive, AttentionBackend::FlashAttention, AttentionBackend::FlashDecoding];
-
-    /// Name of the value in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            AttentionBackend::Naive => "naive",
-            AttentionBackend::FlashAttention => "flash-attention",
-            AttentionBackend::FlashDecoding => "flash-decoding",
-        }
-    }
-}
+roofcast_facts::named! { AttentionBackend {
+    Naive: "naive",
+    FlashAttention: "flash-attention",
+    FlashDecoding: "flash-decoding",
+} }
 
 /// HTTP servers between the engine and its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
@@ -66,14 +57,9 @@ pub enum KvLayout {
     Contiguous,
 }
 
-impl KvLayout {
-    /// Name of the value in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            KvLayout::Paged => "paged",
-            KvLayout::Flashinfer => "flashinfer",
-            KvLayout::Vattention => "vattention",
-            KvLayout::Contiguous => "contiguous",
-        }
-    }
-}
+roofcast_facts::named! { KvLayout {
+    Paged: "paged",
+    Flashinfer: "flashinfer",
+    Vattention: "vattention",
+    Contiguous: "contiguous",
+} }

@@ -11,6 +11,11 @@ pub enum Unit {
     Seconds,
 }
 
+roofcast_facts::named! { Unit {
+    Milliseconds: "milliseconds",
+    Seconds: "seconds",
+} }
+
 impl Unit {
     /// Unit of the key at `path`; `None` if the key holds no time.
     pub fn of_key(path: &str) -> Option<Unit> {
@@ -18,14 +23,6 @@ impl Unit {
             return Some(Unit::Milliseconds);
         }
         path.ends_with("_s").then_some(Unit::Seconds)
-    }
-
-    /// Name of the unit in messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unit::Milliseconds => "milliseconds",
-            Unit::Seconds => "seconds",
-        }
     }
 
     fn seconds(self) -> f64 {

@@ -25,6 +25,15 @@ pub enum EngineKind {
     Other,
 }
 
+roofcast_facts::named! { EngineKind {
+    Vllm: "vllm",
+    Sglang: "sglang",
+    TensorrtLlm: "tensorrt-llm",
+    LlamaCpp: "llama.cpp",
+    Transformers: "transformers",
+    Other: "other",
+} }
+
 impl EngineKind {
     /// Engines for which the code has rules.
     pub const NAMED: [EngineKind; 5] = [
@@ -61,18 +70,6 @@ impl EngineKind {
         match self {
             EngineKind::LlamaCpp => "llama-cpp",
             other => other.name(),
-        }
-    }
-
-    /// Name of the engine in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineKind::Vllm => "vllm",
-            EngineKind::Sglang => "sglang",
-            EngineKind::TensorrtLlm => "tensorrt-llm",
-            EngineKind::LlamaCpp => "llama.cpp",
-            EngineKind::Transformers => "transformers",
-            EngineKind::Other => "other",
         }
     }
 

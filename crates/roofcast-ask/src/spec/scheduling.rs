@@ -36,39 +36,19 @@ pub enum SchedulerKind {
     TensorrtLlmMaxUtilization,
 }
 
-impl SchedulerKind {
-    /// All scheduling policies.
-    pub const ALL: [SchedulerKind; 11] = [
-        SchedulerKind::Vllm,
-        SchedulerKind::VllmV0,
-        SchedulerKind::Sglang,
-        SchedulerKind::TensorrtLlm,
-        SchedulerKind::TensorrtLlmMaxUtilization,
-        SchedulerKind::LlamaCpp,
-        SchedulerKind::Lightllm,
-        SchedulerKind::Sarathi,
-        SchedulerKind::Splitfuse,
-        SchedulerKind::Orca,
-        SchedulerKind::Static,
-    ];
-
-    /// Name of the value in a spec.
-    pub fn name(self) -> &'static str {
-        match self {
-            SchedulerKind::Vllm => "vllm",
-            SchedulerKind::VllmV0 => "vllm-v0",
-            SchedulerKind::Sglang => "sglang",
-            SchedulerKind::TensorrtLlm => "tensorrt-llm",
-            SchedulerKind::TensorrtLlmMaxUtilization => "tensorrt-llm-max-utilization",
-            SchedulerKind::LlamaCpp => "llama.cpp",
-            SchedulerKind::Lightllm => "lightllm",
-            SchedulerKind::Sarathi => "sarathi",
-            SchedulerKind::Splitfuse => "splitfuse",
-            SchedulerKind::Orca => "orca",
-            SchedulerKind::Static => "static",
-        }
-    }
-}
+roofcast_facts::named! { SchedulerKind {
+    Vllm: "vllm",
+    VllmV0: "vllm-v0",
+    Sglang: "sglang",
+    TensorrtLlm: "tensorrt-llm",
+    TensorrtLlmMaxUtilization: "tensorrt-llm-max-utilization",
+    LlamaCpp: "llama.cpp",
+    Lightllm: "lightllm",
+    Sarathi: "sarathi",
+    Splitfuse: "splitfuse",
+    Orca: "orca",
+    Static: "static",
+} }
 
 /// Orders of the queue of waiting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, serde::Serialize)]
@@ -125,6 +105,13 @@ pub enum StateDtype {
     Float16,
 }
 
+roofcast_facts::named! { StateDtype {
+    Auto: "auto",
+    Float32: "float32",
+    Bfloat16: "bfloat16",
+    Float16: "float16",
+} }
+
 impl StateDtype {
     /// Bytes per element; `None` for the model's dtype.
     pub(crate) fn bytes(self) -> Option<u64> {
@@ -132,16 +119,6 @@ impl StateDtype {
             StateDtype::Auto => None,
             StateDtype::Float32 => Some(4),
             StateDtype::Bfloat16 | StateDtype::Float16 => Some(2),
-        }
-    }
-
-    /// Name of the value in a spec.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            StateDtype::Auto => "auto",
-            StateDtype::Float32 => "float32",
-            StateDtype::Bfloat16 => "bfloat16",
-            StateDtype::Float16 => "float16",
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct ValidateArgs {
 
 /// Side of the rows: look or judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SplitArg {
     /// A quarter of the groups, whose rows may be read one by one.

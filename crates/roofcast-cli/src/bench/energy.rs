@@ -63,7 +63,7 @@ pub(super) enum Source {
 
 /// Energy and power of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Energy {
     /// Name of the metric that was used.
     pub(crate) meter: &'static str,

@@ -23,7 +23,7 @@ const MOST_FAILED: f64 = 0.01;
 
 /// The load that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Requested {
     /// Users of a closed loop, each with one request in flight.
     #[serde(rename = "requested_concurrency")]
@@ -47,7 +47,7 @@ pub(crate) struct Judge {
 
 /// State of the client itself, which shows if the client distorted the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct ClientState {
     /// Mean lag of the client's loop in milliseconds.
     pub(crate) lag_ms_mean: f64,
@@ -67,7 +67,7 @@ pub(crate) struct ClientState {
 
 /// Results of a run and the verdict on its validity.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Report {
     /// True if the run is valid.
     pub(crate) valid: bool,
@@ -81,10 +81,10 @@ pub(crate) struct Report {
     #[serde(flatten)]
     pub(crate) summary: RunSummary,
     #[serde(flatten, serialize_with = "keys::ttft")]
-    #[cfg_attr(test, schemars(schema_with = "keys::ttft_schema"))]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "keys::ttft_schema"))]
     pub(crate) ttft_from_schedule: Statistics,
     #[serde(flatten, serialize_with = "keys::e2el")]
-    #[cfg_attr(test, schemars(schema_with = "keys::e2el_schema"))]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "keys::e2el_schema"))]
     pub(crate) e2el_from_schedule: Statistics,
     #[serde(flatten)]
     pub(crate) requested: Requested,
@@ -126,7 +126,7 @@ pub(crate) struct Report {
 
 /// Failures of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Failures {
     /// Number of failures.
     pub(crate) count: u64,
@@ -297,18 +297,18 @@ mod keys {
         written(s, "e2el", to)
     }
 
-    #[cfg(test)]
+    #[cfg(feature = "schema")]
     fn described(suffix: &str, about: &str) -> schemars::Schema {
         let names: Vec<&str> = FIGURES.iter().map(|(figure, _)| *figure).filter(|f| *f != "std").collect();
         roofcast::schema::figures(&names, suffix, about)
     }
 
-    #[cfg(test)]
+    #[cfg(feature = "schema")]
     pub(super) fn ttft_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         described("ttft_from_schedule_ms", "time from a request's due time to its first token")
     }
 
-    #[cfg(test)]
+    #[cfg(feature = "schema")]
     pub(super) fn e2el_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         described("e2el_from_schedule_ms", "time from a request's due time to the end of its answer")
     }

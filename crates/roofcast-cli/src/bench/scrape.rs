@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Metrics that a server reported during a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct ServerMetrics {
     /// Number of successful scrapes.
     pub(crate) samples: u64,
@@ -55,7 +55,7 @@ impl ServerMetrics {
 
 /// Mean and maximum of a gauge over a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Level {
     /// Mean of the samples.
     pub(crate) mean: f64,

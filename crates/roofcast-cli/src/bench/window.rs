@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Warm-up and cool-down: requests at either end of a run that do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Window {
     /// Requests excluded at the start.
     pub(crate) warmup: u64,
@@ -90,7 +90,7 @@ pub(super) fn peak_tokens_per_s(records: &[Record]) -> u64 {
 
 /// Gaps between chunks at one range of positions in the answers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Position {
     /// First gap of the range; gaps of an answer count from 1.
     pub(crate) from: u64,

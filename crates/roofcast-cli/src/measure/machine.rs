@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The machine as the system describes it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MeasuredMachine"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "MeasuredMachine"))]
 pub(crate) struct Machine {
     /// The processor's name.
     pub(crate) name: String,

@@ -15,7 +15,7 @@ const WORD: usize = size_of::<u64>();
 
 /// Memory operation to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Operation {
     /// Reading every word once into a sum.
@@ -26,7 +26,7 @@ pub(crate) enum Operation {
 
 /// Page size of the buffer's mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Pages {
     /// The system's base pages, 4 KiB on x86.

@@ -52,9 +52,7 @@ fn blocks(schemas: &Schemas) -> BTreeMap<String, String> {
     tables.sort_by_key(|table| Reverse(table.object.fields.len()));
     let mut blocks = BTreeMap::from([("every".to_owned(), rows(&every(schemas).fields))]);
     for document in &schemas.documents {
-        let file = format!("schemas/{}.json", document.id.replace('/', "-"));
-        let text = table(&schemas.object(document), &tables);
-        blocks.insert(document.id.to_owned(), format!("[JSON Schema]({file})\n\n{text}"));
+        blocks.insert(document.id.to_owned(), table(&schemas.object(document), &tables));
     }
     let part = |part: &Object| format!("### {}\n\n{}\n\n{}", part.name, part.about, table(part, &tables));
     blocks.insert("parts".to_owned(), parts.values().map(part).collect::<Vec<_>>().join("\n"));

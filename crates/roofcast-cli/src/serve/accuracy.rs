@@ -33,7 +33,7 @@ pub(super) struct Accuracy {
 
 /// Data for the page.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "AccuracyAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "AccuracyAnswer"))]
 pub(crate) struct Answer<'a> {
     pub(super) bands: Vec<Band>,
     pub(super) machines: Vec<Machine>,
@@ -44,7 +44,7 @@ pub(crate) struct Answer<'a> {
 
 /// Evidence for one accelerator, by engine.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Machine {
     accelerator: String,
     architecture: String,
@@ -53,7 +53,7 @@ pub(super) struct Machine {
 
 /// Evidence for one engine on an accelerator.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MachineEvidence"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "MachineEvidence"))]
 struct Measured {
     engine: &'static str,
     evidence: Evidence,

@@ -38,7 +38,7 @@ const TRACED: u64 = 200_000;
 
 /// Choices that the page offers: models, accelerators, engines and workloads.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CatalogAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CatalogAnswer"))]
 pub(crate) struct Listing<'a> {
     pub(super) version: &'static str,
     pub(super) models: Vec<Cow<'a, EntryLine>>,
@@ -50,7 +50,7 @@ pub(crate) struct Listing<'a> {
 
 /// A published workload that the page offers.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Recorded<'a> {
     id: &'a str,
     about: &'a str,

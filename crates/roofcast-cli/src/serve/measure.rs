@@ -23,7 +23,7 @@ const MOST_RUNS: usize = 32;
 
 /// Data for the page.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MeasureAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "MeasureAnswer"))]
 pub(crate) struct Answer {
     file: String,
     model: String,
@@ -34,7 +34,7 @@ pub(crate) struct Answer {
 
 /// One run of the client, with its comparison.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Run {
     source: &'static str,
     /// Kind of the measurement, as in `closed_loop`.

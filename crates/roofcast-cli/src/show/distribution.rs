@@ -8,7 +8,7 @@ const SHARES: usize = 200;
 
 /// The cumulative distribution of one latency.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Distribution {
     metric: &'static str,
     ms: Vec<f64>,

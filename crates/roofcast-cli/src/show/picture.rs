@@ -7,7 +7,7 @@ const WIDTHS: [f64; 3] = [1000.0, 640.0, 350.0];
 
 /// A chart as SVG, in the colours of the page, with its width.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Picture {
     width: f64,
     svg: String,

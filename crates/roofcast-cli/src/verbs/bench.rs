@@ -40,7 +40,7 @@ const SCHEMA: &str = "roofcast/bench/2";
 
 /// The server and model that are measured, as in the JSON document.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Subject<'a> {
     /// URL of the server.
     url: &'a str,
@@ -62,7 +62,7 @@ struct Subject<'a> {
 
 /// One measured run, with limit and forecast.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchPoint"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchPoint"))]
 struct Point {
     /// Number of requests sent.
     num_prompts: u64,
@@ -94,7 +94,7 @@ struct Files {
 
 /// One run against a live server, with limit and forecast.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Bench"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Bench"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
     if args.output.json {
         show::json(SCHEMA, &answer)?;
     } else if args.output.csv {
-        show::csv(&table::HEADER, &[table::row(&point)])?;
+        table::csv(&point)?;
     } else {
         show::text(&(table::title(&setup.subject()) + &table::people(&point, &baselines)))?;
     }

@@ -27,7 +27,7 @@ const SCHEMA: &str = "roofcast/calibrate/2";
 
 /// Fitted times of engines, and their errors on held-out rows.
 #[derive(Default, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Calibration"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Calibration"))]
 pub(crate) struct Answer {
     /// Number of rows in the files; the next field counts the rows that the fit uses.
     rows: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Answer {
 
 /// Relative errors of one metric, as fractions of the measured value.
 #[derive(Clone, Copy, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LeftOutErrors"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LeftOutErrors"))]
 struct Errors {
     /// Number of rows.
     n: usize,

@@ -6,6 +6,7 @@ pub(crate) mod view;
 use super::{About, MACHINE};
 use crate::args::CapacityArgs;
 use crate::input::checkpoint::{self, Checkpoint};
+use crate::show::column::{Column, Columns, Figure};
 use crate::show::number::{count, grouped};
 use crate::show::{self, table};
 use crate::{exit, input};
@@ -26,7 +27,7 @@ pub(crate) const SCHEMA: &str = "roofcast/capacity/1";
 
 /// Capacity: the sequences and tokens that fit in memory, and the memory of everything else.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Capacity"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Capacity"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
@@ -75,7 +76,7 @@ impl<'a> Answer<'a> {
 
 /// Tensors in the checkpoint's files, and their differences from the model.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CheckpointFiles"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CheckpointFiles"))]
 struct Files {
     /// Size of all tensors.
     bytes: Bytes,
@@ -87,7 +88,7 @@ struct Files {
 
 /// The tensors of one type in a checkpoint.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CheckpointType"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CheckpointType"))]
 struct Type {
     /// Name of the type in the files.
     dtype: String,
@@ -162,9 +163,8 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
     } else if args.output.csv && args.explain {
         show::csv(&TENSORS, &explain(&deployment).iter().map(csv_row).collect::<Vec<_>>())?;
     } else if args.output.csv {
-        let (header, values): (Vec<_>, Vec<_>) =
-            facts(&capacity_found).into_iter().map(|(name, value)| (name, value.to_string())).unzip();
-        show::csv(&header, &[values])?;
+        let columns = Columns::of(COLUMNS, std::iter::once(&capacity_found), true);
+        show::csv(&columns.names().collect::<Vec<_>>(), &[columns.row(&capacity_found).collect()])?;
     } else {
         let tensors = if args.explain { tensors(&deployment) } else { String::new() };
         let tensors = tensors + &files.map_or(String::new(), |f| f.people());
@@ -199,7 +199,7 @@ fn logged(path: &Path) -> anyhow::Result<Logged> {
 
 /// The memory terms in an engine's log, compared with the forecast.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MeasuredStart"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "MeasuredStart"))]
 struct Measured {
     /// Terms of the log, each with its forecast.
     terms: Vec<TermComparison>,
@@ -258,25 +258,23 @@ fn asked(args: &CapacityArgs) -> String {
     format!("{context} --batch {} --oversubscription {}{users}{explain}", args.batch, args.oversubscription)
 }
 
-/// The figures of a capacity by name, for CSV.
-fn facts(c: &Capacity) -> Vec<(&'static str, u64)> {
-    vec![
-        ("fits", u64::from(c.fits)),
-        ("short_by_bytes", c.short_by_bytes.0),
-        ("parameters_total", c.parameters.total),
-        ("parameters_active", c.parameters.active),
-        ("weight_bytes", c.weight_bytes.0),
-        ("kv_bytes_per_token", c.kv_bytes_per_token.0),
-        ("kv_bytes_per_sequence", c.kv_bytes_per_sequence.0),
-        ("kv_tokens", c.kv_tokens),
-        ("host_kv_tokens", c.host_kv_tokens.unwrap_or(0)),
-        ("storage_kv_tokens", c.storage_kv_tokens.unwrap_or(0)),
-        ("max_batch", c.max_batch),
-        ("longest_context", c.longest_context),
-        ("users", c.users),
-        ("min_accelerators", c.min_accelerators.unwrap_or(0)),
-    ]
-}
+/// The figures of a capacity.
+const COLUMNS: &[Column<Capacity>] = &[
+    Column::csv("fits", |c| Figure::Count(u64::from(c.fits))),
+    Column::csv("short_by_bytes", |c| Figure::Size(c.short_by_bytes)),
+    Column::csv("parameters_total", |c| Figure::Count(c.parameters.total)),
+    Column::csv("parameters_active", |c| Figure::Count(c.parameters.active)),
+    Column::new("weight bytes", "weight_bytes", |c| Figure::Size(c.weight_bytes)),
+    Column::csv("kv_bytes_per_token", |c| Figure::Size(c.kv_bytes_per_token)),
+    Column::new("KV a sequence", "kv_bytes_per_sequence", |c| Figure::Size(c.kv_bytes_per_sequence)),
+    Column::new("KV tokens", "kv_tokens", |c| Figure::Count(c.kv_tokens)),
+    Column::csv("host_kv_tokens", |c| Figure::Count(c.host_kv_tokens.unwrap_or(0))),
+    Column::csv("storage_kv_tokens", |c| Figure::Count(c.storage_kv_tokens.unwrap_or(0))),
+    Column::new("largest batch", "max_batch", |c| Figure::Count(c.max_batch)),
+    Column::new("longest context", "longest_context", |c| Figure::Count(c.longest_context)),
+    Column::csv("users", |c| Figure::Count(c.users)),
+    Column::csv("min_accelerators", |c| Figure::Count(c.min_accelerators.unwrap_or(0))),
+];
 
 fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) -> String {
     let both = |b: Bytes| format!("{} ({})", b.gb(), b.gib());

@@ -24,7 +24,7 @@ const HEADER: [&str; 8] =
 
 /// The entries that pass the filters, as in the JSON document.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CatalogList"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CatalogList"))]
 pub(crate) struct Entries<'a> {
     /// Accelerators that pass the filters.
     accelerators: Vec<&'a Accelerator>,

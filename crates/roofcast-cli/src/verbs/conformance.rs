@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Recorded steps of real schedulers, replayed.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Conformance"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Conformance"))]
 pub(crate) struct Answer {
     /// True if every step of every trace was reproduced.
     agree: bool,
@@ -19,7 +19,7 @@ pub(crate) struct Answer {
 
 /// A replayed trace.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Replayed {
     /// Name of the file.
     file: String,

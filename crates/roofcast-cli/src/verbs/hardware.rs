@@ -26,7 +26,7 @@ const MOST_WAIT: f64 = 0.05;
 
 /// Measured rates of this machine; rates are per second of CPU time of the threads.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "HardwareMeasure"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "HardwareMeasure"))]
 pub(crate) struct Answer {
     /// Description of the machine by its system.
     machine: Machine,
@@ -55,7 +55,7 @@ pub(crate) struct Answer {
 
 /// A rate of memory.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct MemoryRate {
     /// Operation; a copy counts bytes read and written.
     operation: Operation,
@@ -71,7 +71,7 @@ struct MemoryRate {
 
 /// A rate of arithmetic.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct ComputeRate {
     /// Format of the operands.
     dtype: &'static str,

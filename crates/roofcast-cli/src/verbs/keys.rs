@@ -12,7 +12,7 @@ const SCHEMA: &str = "roofcast/keys/1";
 
 /// Keys of a spec that a search finds.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Keys"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Keys"))]
 pub(crate) struct Answer {
     /// The keys in the order of a spec.
     keys: Vec<Line>,
@@ -20,7 +20,7 @@ pub(crate) struct Answer {
 
 /// A key with its flag, unit and default, as text.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KeyLine"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "KeyLine"))]
 struct Line {
     /// Dotted key.
     key: &'static str,

@@ -27,7 +27,7 @@ const SCHEMA: &str = "roofcast/limits/1";
 
 /// Limits and forecasts of one decode step of the batch, and of one prompt.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Limits"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Limits"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
@@ -143,7 +143,7 @@ fn asked_of(step: &StepArgs, deployment: &mut Deployment) -> LimitsQuestion {
 
 /// The step and the prompt with each setting of a kind.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsCompare"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LimitsCompare"))]
 pub(crate) struct Compared<'a> {
     #[serde(flatten)]
     about: About<'a>,
@@ -386,7 +386,7 @@ fn adapters(a: &AdapterCost) -> String {
 
 /// Arithmetic intensity of one layer over the batch size.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Intensity"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Intensity"))]
 pub(crate) struct Curve<'a> {
     /// Id of the accelerator.
     hardware: &'a str,

@@ -44,7 +44,7 @@ const SCHEMA: &str = "roofcast/plan/3";
 
 /// A plan: the deployments that meet the SLO, best first.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Plan"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Plan"))]
 pub(crate) struct Answer<'a> {
     /// Id of the served model.
     model: &'a str,

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 /// Claims of published texts, recomputed.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Seeds"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Seeds"))]
 pub(crate) struct Answer {
     /// The texts.
     seeds: Vec<Text>,
@@ -20,7 +20,7 @@ pub(crate) struct Answer {
 
 /// A published text with its claims.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "SeedText"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "SeedText"))]
 struct Text {
     /// Number of the text, as in `003`.
     seed: &'static str,

@@ -39,7 +39,7 @@ const SCHEMA: &str = "roofcast/simulate/2";
 
 /// Forecast of the metrics that a benchmark client would measure under a load.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Simulation"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Simulation"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,

@@ -33,7 +33,7 @@ const SCHEMA: &str = "roofcast/validate/2";
 
 /// Errors of forecasts against measurements.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Validation"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Validation"))]
 pub(crate) struct Answer {
     #[serde(flatten)]
     report: ErrorReport,

@@ -1,18 +1,30 @@
-//! Documents against their JSON Schemas in `docs/schemas`.
+//! Documents against their JSON Schemas, as `roofcast schema` prints them.
 //!
-//! Knows: the part of JSON Schema that these files use. Keys without a description are errors, although the schemas allow
+//! Knows: the part of JSON Schema that these schemas use. Keys without a description are errors, although the schemas allow
 //! them, because a later version may have more keys.
 
-use crate::support::root;
+use crate::support::roofcast;
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// The schemas that were printed, by the names of their documents.
+static PRINTED: Mutex<BTreeMap<String, Value>> = Mutex::new(BTreeMap::new());
+
+/// The schema that the program prints for a document.
+fn printed(name: &str) -> Value {
+    let mut printed = PRINTED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let print = || {
+        let run = roofcast(&format!("schema {name}"));
+        serde_json::from_str(&run.out).unwrap_or_else(|e| panic!("{name}: {e}: {}", run.err))
+    };
+    printed.entry(name.to_owned()).or_insert_with(print).clone()
+}
 
 /// Asserts that the document `answer` has all keys that its schema requires, no others, and values of their types.
 pub(crate) fn assert_conforms(question: &str, answer: &Value) {
     let name = answer["schema"].as_str().unwrap();
-    let file = name.strip_prefix("roofcast/").unwrap().replace('/', "-") + ".json";
-    let text = std::fs::read_to_string(root().join("docs/schemas").join(&file));
-    let schema: Value =
-        serde_json::from_str(&text.unwrap_or_else(|e| panic!("{question}: {file}: {e}"))).unwrap();
+    let schema = printed(name);
     check(&schema, &schema, answer, &format!("{question}: {name}"));
 }
 
@@ -60,7 +72,7 @@ fn object(whole: &Value, schema: &Value, keys: &serde_json::Map<String, Value>, 
         if let Some(described) = described.or((!schema["properties"].is_object()).then_some(&Value::Null)) {
             check(whole, described, value, &format!("{place}.{key}"));
         } else {
-            panic!("{place}: `{key}` is not in docs/schemas");
+            panic!("{place}: `{key}` is not in its schema");
         }
     }
 }
@@ -80,4 +92,22 @@ fn kinds(value: &Value) -> &'static [&'static str] {
         Value::Array(_) => &["array"],
         Value::Object(_) => &["object"],
     }
+}
+
+/// Every document is listed, and found by its name with and without its version; an unknown name is refused with the
+/// names that exist.
+#[test]
+fn schemas_are_printed_by_name() {
+    let list = roofcast("schema").out;
+    let ids: Vec<&str> =
+        list.lines().filter_map(|line| line.split(' ').next()).filter(|id| id.contains('/')).collect();
+    assert!(ids.len() >= 29, "{list}");
+    for id in ids {
+        let schema = printed(&format!("roofcast/{id}"));
+        assert_eq!(schema["properties"]["schema"]["const"], format!("roofcast/{id}"));
+        assert_eq!(printed(id.split('/').next().unwrap()), schema);
+    }
+    let refused = roofcast("schema limit");
+    assert_eq!(refused.code, 2);
+    assert!(refused.err.contains("`NAME` is \"limit\"; accepted: limits/1, "), "{}", refused.err);
 }

@@ -36,21 +36,16 @@ pub enum Term {
     Concurrency,
 }
 
-impl Term {
-    /// Name of the term in a table.
-    pub fn name(self) -> &'static str {
-        match self {
-            Term::Budget => "budget",
-            Term::Weights => "weights",
-            Term::Activations => "activations",
-            Term::Runtime => "runtime",
-            Term::Graphs => "graphs",
-            Term::Kv => "KV cache",
-            Term::KvTokens => "KV tokens",
-            Term::Concurrency => "concurrency",
-        }
-    }
-}
+roofcast_facts::named! { Term {
+    Budget: "budget",
+    Weights: "weights",
+    Activations: "activations",
+    Runtime: "runtime",
+    Graphs: "graphs",
+    Kv: "KV cache",
+    KvTokens: "KV tokens",
+    Concurrency: "concurrency",
+} }
 
 /// Pattern of a log line: the texts before and after its figure, and the figure's unit.
 struct LogPattern {

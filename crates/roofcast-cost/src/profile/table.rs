@@ -39,43 +39,23 @@ pub enum KernelTable {
     Combine,
 }
 
+roofcast_facts::named! { KernelTable {
+    Gemm: "gemm",
+    Experts: "experts",
+    Decode: "decode attention",
+    Prefill: "prefill attention",
+    LatentDecode: "latent decode attention",
+    LatentPrefill: "latent prefill attention",
+    RecurrentDecode: "recurrent decode",
+    RecurrentPrefill: "recurrent prefill",
+    AllReduce: "all-reduce",
+    MaskedExperts: "masked experts",
+    SortedExperts: "sorted experts",
+    Dispatch: "dispatch",
+    Combine: "combine",
+} }
+
 impl KernelTable {
-    /// All tables, in the order of their codes in the file.
-    pub(crate) const ALL: [KernelTable; 13] = [
-        KernelTable::Gemm,
-        KernelTable::Experts,
-        KernelTable::Decode,
-        KernelTable::Prefill,
-        KernelTable::LatentDecode,
-        KernelTable::LatentPrefill,
-        KernelTable::RecurrentDecode,
-        KernelTable::RecurrentPrefill,
-        KernelTable::AllReduce,
-        KernelTable::MaskedExperts,
-        KernelTable::SortedExperts,
-        KernelTable::Dispatch,
-        KernelTable::Combine,
-    ];
-
-    /// Name of the table in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            KernelTable::Gemm => "gemm",
-            KernelTable::Experts => "experts",
-            KernelTable::Decode => "decode attention",
-            KernelTable::Prefill => "prefill attention",
-            KernelTable::LatentDecode => "latent decode attention",
-            KernelTable::LatentPrefill => "latent prefill attention",
-            KernelTable::RecurrentDecode => "recurrent decode",
-            KernelTable::RecurrentPrefill => "recurrent prefill",
-            KernelTable::AllReduce => "all-reduce",
-            KernelTable::MaskedExperts => "masked experts",
-            KernelTable::SortedExperts => "sorted experts",
-            KernelTable::Dispatch => "dispatch",
-            KernelTable::Combine => "combine",
-        }
-    }
-
     /// Names of the axes of a shape, in order. Heads, experts and widths are per rank unless `tp` or `ep` is an axis;
     /// a window of 0 means no window.
     pub fn axes(self) -> &'static [&'static str] {

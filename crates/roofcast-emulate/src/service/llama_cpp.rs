@@ -2,57 +2,31 @@
 //!
 //! Source: answers recorded from llama.cpp b11434, and its `tools/server/README.md`.
 
-use super::super::ask::Endpoint;
 use super::super::fields::Fields;
 use super::super::response::said;
 use super::{Answered, Service};
-use hyper::Method;
-use hyper::body::Incoming;
-use hyper::http::request::Parts;
 use serde_json::{Value, json};
 
 /// Build of llama.cpp whose API is imitated.
 const BUILD: &str = "b11434";
 
-/// The methods that a path supports; `None` for an unknown path.
-pub(super) fn methods(path: &str) -> Option<&'static [Method]> {
-    match path {
-        "/completion" | "/completions" | "/tokenize" | "/detokenize" => Some(&[Method::POST]),
-        "/health" | "/v1/health" | "/props" | "/slots" | "/models" => Some(&[Method::GET]),
-        _ => None,
-    }
-}
-
 impl Service {
-    pub(super) async fn route_llama_cpp(&self, parts: &Parts, body: Incoming) -> Answered {
-        match parts.uri.path() {
-            "/completion" | "/completions" => {
-                self.complete(Endpoint::LlamaCompletion, &parts.headers, body).await
-            }
-            "/tokenize" => {
-                let fields = Fields::parse(&self.read(&parts.headers, body).await?)?;
-                let text = fields.string("content")?.unwrap_or_default();
-                let special = fields.flag("add_special")?.unwrap_or(false);
-                let tokenizer = self.tokenizer();
-                let tokens = if special { tokenizer.prompt(text)? } else { tokenizer.encode(text)? };
-                Ok(said(&json!({ "tokens": tokens })))
-            }
-            "/detokenize" => {
-                Ok(said(&json!({ "content": self.detokenized(&self.read(&parts.headers, body).await?)? })))
-            }
-            "/props" => Ok(said(&self.props())),
-            "/slots" => Ok(said(&self.slots())),
-            "/models" | "/v1/models" => Ok(said(&self.listed())),
-            // /health and /v1/health.
-            _ => Ok(said(&json!({ "status": "ok" }))),
-        }
+    /// `/tokenize`.
+    pub(super) fn llama_tokenize(&self, body: &[u8]) -> Answered {
+        let fields = Fields::parse(body)?;
+        let text = fields.string("content")?.unwrap_or_default();
+        let special = fields.flag("add_special")?.unwrap_or(false);
+        let tokenizer = self.tokenizer();
+        let tokens = if special { tokenizer.prompt(text)? } else { tokenizer.encode(text)? };
+        Ok(said(&json!({ "tokens": tokens })))
     }
 
     fn slot_count(&self) -> u64 {
         self.fixed().map_or(1, |fixed| fixed.max_num_seqs)
     }
 
-    fn props(&self) -> Value {
+    /// `/props`.
+    pub(super) fn props(&self) -> Value {
         let name = self.settings.names.first();
         json!({
             "default_generation_settings": {"params": {"n_predict": -1, "max_tokens": -1, "ignore_eos": false,
@@ -65,7 +39,7 @@ impl Service {
     }
 
     /// `/slots`: one slot per sequence that can run; as many are processing as requests run.
-    fn slots(&self) -> Value {
+    pub(super) fn slots(&self) -> Value {
         let running = self.group.engines().iter().map(|engine| engine.metrics().running()).sum::<u64>();
         let slot = |id: u64| {
             json!({"id": id, "n_ctx": self.max_model_len, "speculative": false,
@@ -75,7 +49,7 @@ impl Service {
     }
 
     /// The list of models, in both forms that llama.cpp's server gives at once.
-    fn listed(&self) -> Value {
+    pub(super) fn listed(&self) -> Value {
         let named = |name: &String| {
             json!({"name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model",
                 "description": "", "tags": [""], "capabilities": ["completion"], "parameters": "",

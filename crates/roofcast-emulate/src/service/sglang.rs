@@ -2,13 +2,10 @@
 //!
 //! Source: `entrypoints/http_server.py` of SGLang 0.5.23.
 
-use super::super::ask::Endpoint;
-use super::super::response::{said, text, whole};
-use super::{Answered, Service};
-use bytes::Bytes;
-use hyper::body::Incoming;
-use hyper::http::request::Parts;
-use hyper::{Method, StatusCode};
+use super::super::response::{text, whole};
+use super::super::stream::Sent;
+use super::Service;
+use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
 /// Version of SGLang whose API is imitated.
@@ -18,43 +15,18 @@ const VERSION: &str = "0.5.23";
 const FLUSHED: &str = "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting \
                        requests, the operation will not be performed.)\n";
 
-/// The methods that a path supports; `None` for an unknown path.
-pub(super) fn methods(path: &str) -> Option<&'static [Method]> {
-    match path {
-        "/generate" => Some(&[Method::POST, Method::PUT]),
-        "/flush_cache" => Some(&[Method::GET, Method::POST]),
-        "/tokenize" | "/v1/tokenize" | "/detokenize" | "/v1/detokenize" => Some(&[Method::POST]),
-        "/health" | "/health_generate" | "/ready" | "/ping" | "/get_model_info" | "/model_info" => {
-            Some(&[Method::GET])
-        }
-        "/get_server_info" | "/server_info" => Some(&[Method::GET]),
-        _ => None,
-    }
-}
-
 impl Service {
-    pub(super) async fn route_sglang(&self, parts: &Parts, body: Incoming) -> Answered {
-        match parts.uri.path() {
-            "/generate" => self.complete(Endpoint::Generate, &parts.headers, body).await,
-            "/v1/models" => Ok(said(&self.models())),
-            "/tokenize" | "/v1/tokenize" => self.tokenize(&self.read(&parts.headers, body).await?),
-            "/detokenize" | "/v1/detokenize" => {
-                Ok(said(&json!({ "text": self.detokenized(&self.read(&parts.headers, body).await?)? })))
-            }
-            "/get_model_info" | "/model_info" => Ok(said(&self.model_info())),
-            "/get_server_info" | "/server_info" => Ok(said(&self.server_info())),
-            "/flush_cache" if self.group.engines().iter().all(|engine| engine.flush()) => Ok(text(FLUSHED)),
-            "/flush_cache" => Ok(whole(
-                StatusCode::BAD_REQUEST,
-                "text/plain; charset=utf-8",
-                "Flush cache failed.\n".into(),
-            )),
-            // /health, /health_generate, /ready and /ping.
-            _ => Ok(whole(StatusCode::OK, "", Bytes::new())),
+    /// `/flush_cache`: empties the prefix caches, which only idle engines can.
+    pub(super) fn flush_cache(&self) -> Response<Sent> {
+        if self.group.engines().iter().all(|engine| engine.flush()) {
+            return text(FLUSHED);
         }
+        let refusal = "Flush cache failed.\n".into();
+        whole(StatusCode::BAD_REQUEST, "text/plain; charset=utf-8", refusal)
     }
 
-    fn model_info(&self) -> Value {
+    /// `/model_info`.
+    pub(super) fn model_info(&self) -> Value {
         let root = &self.settings.root;
         json!({"model_path": root, "served_model_name": self.settings.names.first(), "tokenizer_path": root,
             "is_generation": true, "preferred_sampling_params": null, "weight_version": "default",
@@ -64,7 +36,7 @@ impl Service {
     }
 
     /// The settings of this server by SGLang's names, and the state of each engine.
-    fn server_info(&self) -> Value {
+    pub(super) fn server_info(&self) -> Value {
         let fixed = self.fixed();
         let state = |engine: &super::super::replica::EngineHandle| {
             let metrics = engine.metrics();

@@ -62,35 +62,20 @@ pub enum GgufTensor {
     Other,
 }
 
+// Widest first.
+crate::named! { GgufMix {
+    Q8_0: "q8_0",
+    Mxfp4Moe: "mxfp4_moe",
+    Q6K: "q6_k",
+    Q5KM: "q5_k_m",
+    Q5_0: "q5_0",
+    Q4KM: "q4_k_m",
+    Q4_0: "q4_0",
+    Q3KM: "q3_k_m",
+    Q2K: "q2_k",
+} }
+
 impl GgufMix {
-    /// All mixtures, widest first.
-    pub(crate) const ALL: &[GgufMix] = &[
-        GgufMix::Q8_0,
-        GgufMix::Mxfp4Moe,
-        GgufMix::Q6K,
-        GgufMix::Q5KM,
-        GgufMix::Q5_0,
-        GgufMix::Q4KM,
-        GgufMix::Q4_0,
-        GgufMix::Q3KM,
-        GgufMix::Q2K,
-    ];
-
-    /// llama.cpp's name of the mixture, in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            GgufMix::Q8_0 => "q8_0",
-            GgufMix::Mxfp4Moe => "mxfp4_moe",
-            GgufMix::Q6K => "q6_k",
-            GgufMix::Q5KM => "q5_k_m",
-            GgufMix::Q5_0 => "q5_0",
-            GgufMix::Q4KM => "q4_k_m",
-            GgufMix::Q4_0 => "q4_0",
-            GgufMix::Q3KM => "q3_k_m",
-            GgufMix::Q2K => "q2_k",
-        }
-    }
-
     /// Format of one matrix with `columns` inputs in layer `layer` of `layers`.
     pub fn format(self, tensor: GgufTensor, layer: usize, layers: usize, columns: u64, tied: bool) -> Format {
         let format = match tensor {

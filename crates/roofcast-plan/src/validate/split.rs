@@ -24,18 +24,15 @@ pub enum Side {
     Judge,
 }
 
+roofcast_facts::named! { Side {
+    Look: "look",
+    Judge: "judge",
+} }
+
 impl Side {
     /// The side of `row`.
     pub fn of(row: &Measurement) -> Side {
         if place(&row.group()) < LOOK { Side::Look } else { Side::Judge }
-    }
-
-    /// Name of the side as a value of `--split`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Side::Look => "look",
-            Side::Judge => "judge",
-        }
     }
 }
 

@@ -21,17 +21,12 @@ pub enum TracePhase {
     Preempted,
 }
 
-impl TracePhase {
-    /// Name of the phase, in lower case.
-    pub fn name(self) -> &'static str {
-        match self {
-            TracePhase::Queued => "queued",
-            TracePhase::Prefill => "prefill",
-            TracePhase::Decode => "decode",
-            TracePhase::Preempted => "preempted",
-        }
-    }
-}
+roofcast_facts::named! { TracePhase {
+    Queued: "queued",
+    Prefill: "prefill",
+    Decode: "decode",
+    Preempted: "preempted",
+} }
 
 /// One event of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

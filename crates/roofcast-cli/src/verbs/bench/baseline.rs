@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// The metrics of another run, by vLLM's keys.
 #[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Baseline {
     /// Name of the file.
     file: String,

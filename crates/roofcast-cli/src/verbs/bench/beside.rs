@@ -17,7 +17,7 @@ use serde::Serialize;
 
 /// Limit and forecast, if the hardware is known.
 #[derive(Serialize, Default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Beside {
     /// The limit of the load; `null` without `--hardware`.
     pub(super) limit: Option<Limit>,
@@ -27,7 +27,7 @@ pub(super) struct Beside {
 
 /// The machine's limit at the load of the run.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchLimit"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchLimit"))]
 pub(super) struct Limit {
     /// Id of the accelerator.
     pub(super) hardware: String,
@@ -57,7 +57,7 @@ pub(super) struct Limit {
 
 /// Result of simulating the workload in virtual time.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchForecast"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchForecast"))]
 pub(super) struct Forecast {
     /// Basis of the forecast in words.
     pub(super) source: String,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Lists with one value per request, in order of the schedule; times in seconds.
 #[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Detailed {
     /// Prompt tokens of each request.
     input_lens: Vec<u64>,

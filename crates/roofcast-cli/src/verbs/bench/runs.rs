@@ -22,7 +22,7 @@ const T95: [f64; 30] = [
 
 /// Mean and confidence interval of one figure over runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Interval {
     /// Mean over the valid runs.
     mean: f64,
@@ -34,7 +34,7 @@ struct Interval {
 
 /// Repeated runs with confidence intervals.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchRuns"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchRuns"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
@@ -46,7 +46,7 @@ pub(crate) struct Answer<'a> {
 
 /// Confidence interval of one figure.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchInterval"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchInterval"))]
 struct Named {
     /// vLLM's key of the figure.
     figure: &'static str,

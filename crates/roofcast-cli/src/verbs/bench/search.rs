@@ -27,7 +27,7 @@ pub(super) struct Search {
 
 /// The highest load that meets the SLO, by search.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchSearch"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchSearch"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
@@ -45,7 +45,7 @@ pub(crate) struct Answer<'a> {
 
 /// A run at one load of a search.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchSearchPoint"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchSearchPoint"))]
 struct Tried {
     /// The load: users, or requests per second.
     value: f64,

@@ -45,7 +45,7 @@ impl Key {
 
 /// Runs over the values of one option.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchSweep"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchSweep"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     subject: Subject<'a>,
@@ -57,7 +57,7 @@ pub(crate) struct Answer<'a> {
 
 /// A run at one value of the swept option.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "BenchSweepPoint"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "BenchSweepPoint"))]
 struct Swept {
     /// Value of the swept option.
     value: f64,

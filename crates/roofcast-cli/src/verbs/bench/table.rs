@@ -6,6 +6,7 @@ use crate::args::BenchArgs;
 use crate::bench::energy::Energy;
 use crate::bench::report::Report;
 use crate::bench::scrape::ServerMetrics;
+use crate::show::column::{Column, Columns, Figure};
 use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
 use crate::verbs::assumed;
@@ -13,91 +14,57 @@ use anyhow::Result;
 use roofcast::bands::Span;
 use roofcast::summary::Statistics;
 
-/// Columns of the CSV, for one run or several.
-pub(super) const HEADER: [&str; 16] = [
-    "completed",
-    "failed",
-    "valid",
-    "request_throughput",
-    "output_throughput",
-    "achieved_concurrency",
-    "mean_ttft_ms",
-    "p50_ttft_ms",
-    "p99_ttft_ms",
-    "mean_tpot_ms",
-    "p50_tpot_ms",
-    "p99_tpot_ms",
-    "p99_e2el_ms",
-    "client_lag_ms_p99",
-    "limit_tpot_ms",
-    "forecast_tpot_ms",
+/// Columns of one run or several.
+pub(super) const COLUMNS: &[Column<Point>] = &[
+    Column::csv("completed", |p| Figure::Count(p.report.summary.completed)),
+    Column::csv("failed", |p| Figure::Count(p.report.summary.failed)),
+    Column::csv("valid", |p| Figure::Flag(p.report.valid)),
+    Column::new("req/s", "request_throughput", |p| Figure::Number(p.report.summary.request_throughput())),
+    Column::new("out tok/s", "output_throughput", |p| Figure::Number(p.report.summary.output_throughput())),
+    Column::new("in flight", "achieved_concurrency", |p| Figure::Number(p.report.achieved_concurrency)),
+    Column::csv("mean_ttft_ms", |p| known(&p.report.summary.ttft, |s| s.mean)),
+    Column::new("TTFT p50", "p50_ttft_ms", |p| known(&p.report.summary.ttft, |s| s.median)),
+    Column::new("p99", "p99_ttft_ms", |p| known(&p.report.summary.ttft, |s| s.p99)),
+    Column::csv("mean_tpot_ms", |p| known(&p.report.summary.tpot, |s| s.mean)),
+    Column::new("TPOT p50", "p50_tpot_ms", |p| known(&p.report.summary.tpot, |s| s.median)),
+    Column::new("p99", "p99_tpot_ms", |p| known(&p.report.summary.tpot, |s| s.p99)),
+    Column::csv("p99_e2el_ms", |p| known(&p.report.summary.e2el, |s| s.p99)),
+    Column::csv("client_lag_ms_p99", |p| Figure::Number(p.report.client.lag_ms_p99)),
+    Column::new("limit", "limit_tpot_ms", |p| Figure::known(p.beside.limit.as_ref().map(|l| l.tpot_ms))),
+    Column::new("forecast", "forecast_tpot_ms", |p| {
+        Figure::known(p.beside.forecast.as_ref().map(|f| f.median_tpot_ms))
+    }),
+    Column::shown("lag p99", |p| Figure::Number(p.report.client.lag_ms_p99)),
+    Column::shown("", |p| Figure::Word(if p.report.valid { "" } else { "INVALID" }.to_owned())),
 ];
 
-/// The CSV row of a run.
-pub(super) fn row(point: &Point) -> Vec<String> {
-    let r = &point.report;
-    let s = &point.report.summary;
-    let known = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
-    vec![
-        s.completed.to_string(),
-        s.failed.to_string(),
-        r.valid.to_string(),
-        s.request_throughput().to_string(),
-        s.output_throughput().to_string(),
-        r.achieved_concurrency.to_string(),
-        known(s.ttft.figure(|s| s.mean)),
-        known(s.ttft.figure(|s| s.median)),
-        known(s.ttft.figure(|s| s.p99)),
-        known(s.tpot.figure(|s| s.mean)),
-        known(s.tpot.figure(|s| s.median)),
-        known(s.tpot.figure(|s| s.p99)),
-        known(s.e2el.figure(|s| s.p99)),
-        r.client.lag_ms_p99.to_string(),
-        known(point.beside.limit.as_ref().map(|l| l.tpot_ms)),
-        known(point.beside.forecast.as_ref().map(|f| f.median_tpot_ms)),
-    ]
+fn known(statistics: &Statistics, figure: fn(&Statistics) -> f64) -> Figure {
+    Figure::known(statistics.figure(figure))
+}
+
+/// Prints one run as CSV.
+pub(super) fn csv(point: &Point) -> Result<()> {
+    let columns = Columns::of(COLUMNS, std::iter::once(point), true);
+    show::csv(&columns.names().collect::<Vec<_>>(), &[columns.row(point).collect()])
 }
 
 /// Prints runs that differ in `key`.
 pub(super) fn show(args: &BenchArgs, subject: &Subject, key: &str, points: &[(f64, &Point)]) -> Result<()> {
-    if args.output.csv {
-        let header: Vec<_> = [key].into_iter().chain(HEADER).collect();
-        let rows = points.iter().map(|(v, p)| [v.to_string()].into_iter().chain(row(p)).collect());
-        return show::csv(&header, &rows.collect::<Vec<_>>());
+    let csv = args.output.csv;
+    let columns = Columns::of(COLUMNS, points.iter().map(|(_, point)| *point), csv);
+    let header: Vec<&str> = [key].into_iter().chain(columns.names()).collect();
+    let value = |value: f64| match value {
+        value if csv => value.to_string(),
+        value if value.fract() == 0.0 => grouped(value as u64),
+        value => significant(value),
+    };
+    let row =
+        |(swept, point): &(f64, &Point)| [value(*swept)].into_iter().chain(columns.row(point)).collect();
+    let rows: Vec<Vec<String>> = points.iter().map(row).collect();
+    if csv {
+        return show::csv(&header, &rows);
     }
-    let header = [
-        key,
-        "req/s",
-        "out tok/s",
-        "in flight",
-        "TTFT p50",
-        "p99",
-        "TPOT p50",
-        "p99",
-        "limit",
-        "forecast",
-        "lag p99",
-        "",
-    ];
-    let rows: Vec<Vec<String>> = points.iter().map(|(value, point)| brief(*value, point)).collect();
     show::text(&(title(subject) + &table::fitted(&header, &rows, 0, &[3, 10])))
-}
-
-fn brief(value: f64, point: &Point) -> Vec<String> {
-    let r = &point.report;
-    let s = &point.report.summary;
-    let known = |v: Option<f64>| v.map_or("–".to_owned(), significant);
-    let valid = if r.valid { String::new() } else { "INVALID".to_owned() };
-    let figures = [s.request_throughput(), s.output_throughput(), r.achieved_concurrency];
-    let mut row = vec![if value.fract() == 0.0 { grouped(value as u64) } else { significant(value) }];
-    row.extend(figures.map(significant));
-    row.extend(
-        [&s.ttft, &s.tpot].into_iter().flat_map(|s| [s.figure(|s| s.median), s.figure(|s| s.p99)].map(known)),
-    );
-    row.push(known(point.beside.limit.as_ref().map(|l| l.tpot_ms)));
-    row.push(known(point.beside.forecast.as_ref().map(|f| f.median_tpot_ms)));
-    row.extend([significant(r.client.lag_ms_p99), valid]);
-    row
 }
 
 pub(super) fn title(subject: &Subject) -> String {

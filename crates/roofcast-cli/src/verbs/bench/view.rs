@@ -9,7 +9,7 @@ use serde::Serialize;
 
 /// The view's data.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct View<'a> {
     report: Document<&'a Answer<'a>>,
     distributions: Vec<Distribution>,

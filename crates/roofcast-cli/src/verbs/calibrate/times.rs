@@ -39,7 +39,7 @@ const SPARE: [usize; 4] = [10, 8, 3, 9];
 
 /// The file of kernel times that was built from tables.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "KernelTimes"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "KernelTimes"))]
 pub(crate) struct Answer {
     #[serde(flatten)]
     report: BuildReport,

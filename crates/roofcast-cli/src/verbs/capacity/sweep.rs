@@ -9,6 +9,7 @@ use crate::args::CapacityArgs;
 use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::Source;
+use crate::show::column::Columns;
 use crate::show::number::grouped;
 use crate::show::{self, table};
 use anyhow::{Context, Result};
@@ -28,7 +29,7 @@ const SCHEMA: &str = "roofcast/capacity-sweep/1";
 
 /// Capacities over the values of keys.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CapacitySweep"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CapacitySweep"))]
 pub(crate) struct Answer<'a> {
     /// Swept keys.
     sweep: Vec<&'a str>,
@@ -38,10 +39,10 @@ pub(crate) struct Answer<'a> {
 
 /// The capacity at one combination of values.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CapacityPoint"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CapacityPoint"))]
 struct Point<'a> {
     /// Values of the point, one for each swept key.
-    #[cfg_attr(test, schemars(with = "Vec<roofcast::schema::SweptValue>"))]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<roofcast::schema::SweptValue>"))]
     values: &'a [Value],
     #[serde(flatten)]
     about: About<'a>,
@@ -128,34 +129,29 @@ fn asked(
 }
 
 fn print(args: &CapacityArgs, dimensions: &[Dimension], points: &[Point], title: &str) -> Result<()> {
-    if args.output.csv {
-        let mut header: Vec<&str> = dimensions.iter().map(|d| d.path.as_str()).collect();
-        let columns = points.first().map(|point| super::facts(&point.capacity)).unwrap_or_default();
-        header.extend(columns.iter().map(|(name, _)| *name));
-        let row = |point: &Point| {
-            let facts = super::facts(&point.capacity).into_iter().map(|(_, value)| value.to_string());
-            point.values.iter().map(word).chain(facts).collect()
-        };
-        return show::csv(&header, &points.iter().map(row).collect::<Vec<Vec<String>>>());
-    }
-    let mut header: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
-    header.extend(["weight bytes", "KV a sequence", "KV tokens", "largest batch", "longest context", "fits"]);
+    let csv = args.output.csv;
+    let columns = Columns::of(super::COLUMNS, points.iter().map(|point| &point.capacity), csv);
+    let name =
+        |dimension: &'_ Dimension| if csv { dimension.path.clone() } else { dimension.short().to_owned() };
+    let names: Vec<String> = dimensions.iter().map(name).collect();
+    let header = names.iter().map(String::as_str).chain(columns.names());
+    let header: Vec<&str> = header.chain((!csv).then_some("fits")).collect();
+    let value = |value: &Value| match value.as_integer().and_then(|n| u64::try_from(n).ok()) {
+        Some(whole) if !csv => grouped(whole),
+        _ => word(value),
+    };
+    let fits = |point: &Point| match point.capacity.short_by_bytes.gb() {
+        short if !point.capacity.fits => format!("{short} short"),
+        _ if point.capacity.max_batch < point.batch => "no".to_owned(),
+        _ => "yes".to_owned(),
+    };
     let row = |point: &Point| {
-        let c = &point.capacity;
-        let cell = |value: &Value| match value.as_integer().and_then(|n| u64::try_from(n).ok()) {
-            Some(whole) => grouped(whole),
-            None => word(value),
-        };
-        let fits = match c.short_by_bytes.gb() {
-            short if !c.fits => format!("{short} short"),
-            _ if c.max_batch < point.batch => "no".to_owned(),
-            _ => "yes".to_owned(),
-        };
-        let figures =
-            [c.weight_bytes.gb(), c.kv_bytes_per_sequence.gb(), grouped(c.kv_tokens), grouped(c.max_batch)];
-        let figures = figures.into_iter().chain([grouped(c.longest_context), fits]);
-        point.values.iter().map(cell).chain(figures).collect()
+        let cells = point.values.iter().map(value).chain(columns.row(&point.capacity));
+        cells.chain((!csv).then(|| fits(point))).collect()
     };
     let rows: Vec<Vec<String>> = points.iter().map(row).collect();
+    if csv {
+        return show::csv(&header, &rows);
+    }
     show::text(&(title.to_owned() + &table::table(&header, &rows, dimensions.len())))
 }

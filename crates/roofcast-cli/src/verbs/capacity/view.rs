@@ -21,7 +21,7 @@ const LONGEST: u64 = 131_072;
 
 /// The view's data.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CapacityAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CapacityAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     accelerator: &'a Accelerator,
@@ -33,7 +33,7 @@ pub(crate) struct View<'a> {
 
 /// The engine's verdict at start-up.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Verdict {
     /// The engine's start-up report.
     start: Start,
@@ -43,7 +43,7 @@ pub(crate) struct Verdict {
 
 /// Requests of one length.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Length {
     tokens: u64,
     /// Number of such requests that fit at one time.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// A model's entry and the figures derived from it.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ModelFacts"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ModelFacts"))]
 pub(super) struct Facts<'a> {
     #[serde(skip)]
     pub(super) entry: &'a ModelEntry,
@@ -65,7 +65,7 @@ fn context(model: &Model) -> u64 {
 
 /// A model's entry as a JSON document.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Model"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Model"))]
 pub(crate) struct Alone<'a> {
     #[serde(flatten)]
     facts: Facts<'a>,

@@ -14,12 +14,13 @@ use crate::args::{LimitsArgs, StepArgs};
 use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::Source;
+use crate::show::column::Columns;
 use crate::show::picture::{Picture, pictures};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, Document, table};
 use anyhow::{Context, Result};
-use columns::{COLUMNS, Column, compared};
+use columns::{COLUMNS, compared};
 use point::{Asked, Machine, Point};
 use roofcast::limits::alternatives::{Comparison, settings};
 use roofcast::report;
@@ -38,7 +39,7 @@ const SCHEMA: &str = "roofcast/limits-sweep/2";
 
 /// Steps over the values of keys; the deployment is the one at the first values.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsSweep"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LimitsSweep"))]
 pub(crate) struct Answer<'a> {
     /// The deployment at the first values.
     #[serde(flatten)]
@@ -181,7 +182,7 @@ impl Swept {
 
 /// Data for the page: the answer, and its picture for places of several widths.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsSweepAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LimitsSweepAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     pictures: Vec<Picture>,
@@ -236,13 +237,9 @@ impl Space {
             let header: Vec<&str> = header.iter().map(String::as_str).collect();
             return print(&header, &rows, csv, &self.title(), keys.len());
         }
-        let shown: Vec<&Column> = COLUMNS.iter().filter(|c| points.iter().any(|p| (c.is)(p))).collect();
-        let header: Vec<&str> =
-            keys.iter().copied().chain(shown.iter().map(|c| if csv { c.key } else { c.title })).collect();
-        let row = |p: &Point| -> Vec<String> {
-            let cells = shown.iter().map(|c| if csv { (c.plain)(p) } else { (c.people)(p) });
-            columns::values(p, csv).into_iter().chain(cells).collect()
-        };
+        let columns = Columns::of(COLUMNS, points.iter(), csv);
+        let header: Vec<&str> = keys.iter().copied().chain(columns.names()).collect();
+        let row = |p: &Point| columns::values(p, csv).into_iter().chain(columns.row(p)).collect();
         let rows: Vec<Vec<String>> = points.iter().map(row).collect();
         print(&header, &rows, csv, &self.title(), keys.len())
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// The view's data.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LimitsAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     capacity: Document<capacity::Answer<'a>>,

@@ -63,7 +63,7 @@ const SPEEDS: [f64; 6] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
 
 /// Curves of output tokens per second per accelerator against output tokens per second of one user.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Curves"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Curves"))]
 pub(crate) struct Answer<'a> {
     /// Id of the served model.
     model: &'a str,
@@ -79,7 +79,7 @@ pub(crate) struct Answer<'a> {
 
 /// The view's data.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "CurvesAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CurvesAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     /// The charts for wide and for narrow screens.

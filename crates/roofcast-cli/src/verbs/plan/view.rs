@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// The view's data.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "PlanAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "PlanAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     /// The load and the SLO, in words.

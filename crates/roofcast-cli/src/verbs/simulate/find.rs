@@ -37,7 +37,7 @@ struct Search {
 
 /// The largest value of a key that meets the SLO, by bisection.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Found"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Found"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     about: About<'a>,
@@ -68,7 +68,7 @@ pub(crate) struct Answer<'a> {
 
 /// 80 % interval of the largest value that meets the SLO: the largest values at the ends of the band of step times.
 #[derive(Debug, Clone, Copy, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FoundInterval"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "FoundInterval"))]
 struct Interval {
     /// 10th and 90th percentile of measured over forecast step times.
     step_factors: [f64; 2],
@@ -82,7 +82,7 @@ struct Interval {
 
 /// A value and its verdict.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "FoundPoint"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "FoundPoint"))]
 struct Tried {
     /// The value.
     value: f64,
@@ -100,7 +100,7 @@ struct Tried {
 
 /// A bound of a class of requests.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct ClassBound {
     /// Name of the class.
     name: String,

@@ -39,7 +39,7 @@ const SCHEMA: &str = "roofcast/simulate-sweep/3";
 
 /// Runs over all combinations of the values of keys.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(crate) struct Sweep<'a> {
     /// Swept dotted keys; `spec` first if several spec files are compared.
     sweep: Vec<&'a str>,
@@ -54,10 +54,10 @@ pub(crate) struct Sweep<'a> {
 
 /// One run of a sweep: the value of each swept key, and the run's answer.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Point<'a> {
     /// Values of the point, one for each swept key.
-    #[cfg_attr(test, schemars(with = "Vec<roofcast::schema::SweptValue>"))]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<roofcast::schema::SweptValue>"))]
     values: &'a [Value],
     #[serde(flatten)]
     answer: Answer<'a>,
@@ -112,7 +112,7 @@ pub(crate) struct Swept {
 
 /// Data for the page: the answer, and its picture for places of several widths.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RunSweepAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "RunSweepAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Sweep<'a>>,
     pictures: Vec<Picture>,

@@ -19,7 +19,7 @@ pub(crate) const EVENTS: u64 = 12_000;
 
 /// The view's data.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "RunAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "RunAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     /// The load and the SLO, in words.
@@ -34,7 +34,7 @@ pub(crate) struct View<'a> {
 
 /// The first events of one replica.
 #[derive(Serialize, Default)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Timeline {
     steps: Vec<Step>,
     requests: Vec<Life>,
@@ -44,7 +44,7 @@ struct Timeline {
 
 /// A step, or several equal steps that were simulated at once.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Step {
     start_ms: f64,
     end_ms: f64,
@@ -61,7 +61,7 @@ struct Step {
 
 /// A request with its phases.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Life {
     number: u64,
     input: u32,
@@ -71,7 +71,7 @@ struct Life {
 
 /// A phase of a request, with its start and end.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Stay {
     phase: &'static str,
     start_ms: f64,

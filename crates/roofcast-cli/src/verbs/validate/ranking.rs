@@ -17,7 +17,7 @@ const SCHEMA: &str = "roofcast/ranking/1";
 
 /// Quality of the ranking of configurations by their forecasts.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Ranking"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Ranking"))]
 pub(crate) struct Answer<'a> {
     #[serde(flatten)]
     ranking: &'a RankingQuality,

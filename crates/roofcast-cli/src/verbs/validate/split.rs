@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// The side that is shown, and the number of rows on each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub(super) struct Split {
     /// Side of the split that is shown.
     shown: SplitArg,

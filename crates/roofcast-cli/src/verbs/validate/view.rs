@@ -10,7 +10,7 @@ use serde::Serialize;
 
 /// The view's data.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "ValidateAnswer"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "ValidateAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<&'a ErrorReport>,
     rows: Vec<Row<'a>>,
@@ -18,7 +18,7 @@ pub(crate) struct View<'a> {
 
 /// A measured point with its forecast.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct Row<'a> {
     id: &'a str,
     source: &'a str,

@@ -33,10 +33,10 @@ pub(super) struct Asked<'a> {
 
 /// The decode step at one combination of values.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsPoint"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LimitsPoint"))]
 pub(super) struct Point {
     /// Values of the point, one for each swept key.
-    #[cfg_attr(test, schemars(with = "Vec<roofcast::schema::SweptValue>"))]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<roofcast::schema::SweptValue>"))]
     pub(super) values: Vec<Value>,
     /// Limit of the step in milliseconds, without communication.
     pub(super) limit_ms: f64,
@@ -79,7 +79,7 @@ pub(super) struct Point {
 
 /// Forecast of the step with one setting.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "LimitsCompared"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LimitsCompared"))]
 pub(super) struct Compared {
     /// Name of the setting.
     pub(super) name: String,

@@ -27,7 +27,7 @@ const OFTEN: Duration = Duration::from_secs(1);
 
 /// Summary of the part of a sweep that this process ran.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Shard"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Shard"))]
 pub(crate) struct Share {
     /// Number of cells in the whole sweep.
     cells: usize,
@@ -197,7 +197,7 @@ fn people(share: &Share) -> String {
 
 /// Cells of a sweep that no process has run yet.
 #[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "MissingCells"))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "MissingCells"))]
 pub(crate) struct Missing {
     /// Number of cells in the whole sweep.
     cells: usize,

@@ -2,7 +2,8 @@
 
 use super::{Run, about};
 use crate::input::dimensions::{Dimension, word};
-use crate::show::number::{grouped, percent, significant};
+use crate::show::column::{Column, Columns, Figure};
+use crate::show::number::{grouped, percent};
 use crate::show::table;
 use crate::verbs::simulate::text::{answered_per_s, good_per_s};
 use crate::verbs::{band_factors, common_title, question};
@@ -12,15 +13,10 @@ pub(super) fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
     let title =
         common_title(&runs.iter().map(|run| about(&run.deployment, &run.simulation)).collect::<Vec<_>>());
     let keys: Vec<&str> = dimensions.iter().map(Dimension::short).collect();
-    let judged = runs.iter().any(|run| run.simulation.summary.request_goodput().is_some());
-    let mut header = keys.clone();
-    header.push("req/s");
-    header.extend(judged.then_some("good/s"));
-    header.extend(["output tok/s", "TTFT p50", "p99", "TPOT p50", "p99", "ITL p99", "E2EL p50", "E2EL p99"]);
-    header.extend(["running", "KV held", "empty", "preempted"]);
-    let powered = runs.iter().any(|run| run.simulation.expense.joules_per_output_token.is_some());
-    header.extend(powered.then_some("J/token"));
-    let rows: Vec<Vec<String>> = runs.iter().map(|run| shown(run, judged, powered)).collect();
+    let columns = Columns::of(COLUMNS, runs.iter(), false);
+    let header: Vec<&str> = keys.iter().copied().chain(columns.names()).collect();
+    let row = |run: &Run| run.values.iter().map(word).chain(columns.row(run)).collect();
+    let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
     let overloaded: Vec<String> =
         runs.iter().filter(|run| run.simulation.load.overloaded).map(Run::name).collect();
     let note = if overloaded.is_empty() {
@@ -100,24 +96,37 @@ fn caches(keys: &[&str], runs: &[Run]) -> String {
     table::table(&header, &runs.iter().map(row).collect::<Vec<_>>(), keys.len())
 }
 
-/// The row of a run for people; `judged` is true if there is an SLO, `powered` if the power of an accelerator is known.
-fn shown(run: &Run, judged: bool, powered: bool) -> Vec<String> {
-    let sum = &run.simulation.summary;
-    let s = &run.simulation;
-    let significant = |v: f64| if sum.completed == 0 { "–".to_owned() } else { significant(v) };
-    let tpot = |v: f64| if sum.tpot.count == 0 { "–".to_owned() } else { significant(v) };
-    let mut row: Vec<String> = run.values.iter().map(word).collect();
-    row.push(significant(answered_per_s(s)));
-    let good = || good_per_s(s).map_or_else(|| "–".to_owned(), significant);
-    row.extend(judged.then(good));
-    row.push(significant(sum.output_throughput()));
-    row.extend([sum.ttft.median, sum.ttft.p99].map(significant));
-    row.extend([sum.tpot.median, sum.tpot.p99, sum.itl.p99].map(tpot));
-    row.extend([sum.e2el.median, sum.e2el.p99].map(significant));
-    row.push(significant(s.activity.mean_running));
-    row.extend([s.kv_cache.mean_usage, s.kv_cache.internal_fragmentation].map(percent));
-    row.push(grouped(s.activity.preemptions));
-    let joules = s.expense.joules_per_output_token;
-    row.extend(powered.then(|| joules.map_or_else(|| "–".to_owned(), significant)));
-    row
+const COLUMNS: &[Column<Run>] = &[
+    Column::shown("req/s", |run| of_answers(run, answered_per_s(&run.simulation))),
+    Column::shown("good/s", |run: &Run| {
+        good_per_s(&run.simulation).map_or(Figure::Absent, |v| of_answers(run, v))
+    })
+    .only(|run| run.simulation.summary.request_goodput().is_some()),
+    Column::shown("output tok/s", |run| of_answers(run, run.simulation.summary.output_throughput())),
+    Column::shown("TTFT p50", |run| of_answers(run, run.simulation.summary.ttft.median)),
+    Column::shown("p99", |run| of_answers(run, run.simulation.summary.ttft.p99)),
+    Column::shown("TPOT p50", |run| of_gaps(run, run.simulation.summary.tpot.median)),
+    Column::shown("p99", |run| of_gaps(run, run.simulation.summary.tpot.p99)),
+    Column::shown("ITL p99", |run| of_gaps(run, run.simulation.summary.itl.p99)),
+    Column::shown("E2EL p50", |run| of_answers(run, run.simulation.summary.e2el.median)),
+    Column::shown("E2EL p99", |run| of_answers(run, run.simulation.summary.e2el.p99)),
+    Column::shown("running", |run| of_answers(run, run.simulation.activity.mean_running)),
+    Column::shown("KV held", |run| Figure::Share(run.simulation.kv_cache.mean_usage)),
+    Column::shown("empty", |run| Figure::Share(run.simulation.kv_cache.internal_fragmentation)),
+    Column::shown("preempted", |run| Figure::Count(run.simulation.activity.preemptions)),
+    Column::shown("J/token", |run: &Run| {
+        run.simulation.expense.joules_per_output_token.map_or(Figure::Absent, |v| of_answers(run, v))
+    })
+    .only(|run| run.simulation.expense.joules_per_output_token.is_some()),
+];
+
+/// A figure of a run, if it answered a request.
+fn of_answers(run: &Run, figure: f64) -> Figure {
+    Figure::known((run.simulation.summary.completed > 0).then_some(figure))
+}
+
+/// A figure of the gaps between tokens, if an answer has any.
+fn of_gaps(run: &Run, figure: f64) -> Figure {
+    let summary = &run.simulation.summary;
+    Figure::known((summary.tpot.count > 0 && summary.completed > 0).then_some(figure))
 }
