@@ -78,6 +78,7 @@ describe("every view", () => {
         for (const width of [390, 760, 1280]) {
           await page.setViewportSize({ width, height: 900 });
           await page.waitForTimeout(100);
+          await page.evaluate(() => document.querySelectorAll("details.more").forEach((more) => more.setAttribute("open", "")));
           // Nothing is wider than the screen.
           expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
           if (width === 390) expect(await cut(page)).toEqual([]);
@@ -294,7 +295,7 @@ describe("capacity", () => {
     expect(await page.locator("#starts").textContent()).toBe("no");
     const longest = /max_model_len up to (\d+)/.exec((await page.locator("#refusal").textContent()) ?? "")?.[1] ?? "";
     await page.getByText("More: formats").click();
-    await page.getByLabel("engine.max_model_len").fill(longest);
+    await page.getByLabel("max_model_len").fill(longest);
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.getElementById("starts")?.textContent === "yes");
     expect(await page.locator("#refusal").count()).toBe(0);

@@ -59,8 +59,8 @@ export const LABELS: Readonly<Record<string, string>> = {
   tp: "Tensor parallelism",
 };
 
-/** The label of a field; a key without a control is its own label. */
-export const labelOf = (field: string): string => LABELS[field] ?? field;
+/** The label of a field: of a setting of the engine its own name, of a key without a control its path. */
+export const labelOf = (field: string): string => LABELS[field] ?? field.replace(/^engine\.(\w+)$/, "$1");
 
 /** A server's message in the words of the page: fields by the labels of their controls, without the part of the program that refused. */
 export function inWords(message: string, labels: Readonly<Record<string, string>> = {}): string {

@@ -129,7 +129,7 @@ describe("typed numbers", () => {
     expect(inWords('the request: `workload.input_len` is "4O"; accepted: a whole number, as 4096 or 8k')).toBe('Prompt length is "4O"; accepted: a whole number, as 4096 or 8k');
     expect(inWords("the request: `batch` is 0; accepted: 1 to 8", { batch: "Requests to hold" })).toBe("Requests to hold is 0; accepted: 1 to 8");
     expect(inWords("parallelism: `count` is 3; accepted: tp 2 or a multiple of it")).toBe("Accelerators is 3; accepted: tp 2 or a multiple of it");
-    expect(inWords("vllm does not start; accepted: engine.max_model_len up to 4096, or a larger hardware.count")).toBe("vllm does not start; accepted: engine.max_model_len up to 4096, or a larger “Accelerators”");
+    expect(inWords("vllm does not start; accepted: engine.max_model_len up to 4096, or a larger hardware.count")).toBe("vllm does not start; accepted: “max_model_len” up to 4096, or a larger “Accelerators”");
   });
 });
 

@@ -4,7 +4,7 @@
 //! 600; it follows the light or dark colour scheme of its viewer. Knows nothing about what the values mean.
 
 use super::label::{Anchor, Placed, Rect, Wanted, place};
-use super::text::{SIZE, escape, lines, width};
+use super::text::{BOLD, SIZE, escape, lines, width};
 use super::{Chart, INK, Item, LegendSample, MUTED, Marker, SERIES, Stroke, colour};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -117,7 +117,7 @@ impl<'a> Drawing<'a> {
     fn head(&mut self) {
         let chart = self.chart;
         let mut y = if chart.title.is_empty() { 0.0 } else { 12.0 };
-        for line in lines(&chart.title, TITLE, self.width - 40.0) {
+        for line in lines(&chart.title, TITLE * BOLD, self.width - 24.0) {
             y += 18.0;
             self.text((20.0, y), &format!("class='f{INK}' font-size='{TITLE}' font-weight='600'"), &line);
         }

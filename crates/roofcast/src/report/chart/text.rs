@@ -4,6 +4,8 @@
 
 /// Font size in pixels of the text of a chart.
 pub(super) const SIZE: f64 = 12.5;
+/// Width of bold text over that of regular text, in the widest of the common faces.
+pub(super) const BOLD: f64 = 1.15;
 
 /// Width of `text` in pixels at font size `size`, estimated rather too large than too small.
 pub(super) fn width(text: &str, size: f64) -> f64 {
@@ -60,5 +62,7 @@ mod tests {
     fn lines_keep_the_width() {
         // Each letter is 5.7 pixels wide at size 10, a space 3.8.
         assert_eq!(lines("aa bb cc", 10.0, 30.0), ["aa bb", "cc"]);
+        // Two letters, 11.4, and a space and two letters more, 15.2, are 30.6 in bold.
+        assert_eq!(lines("aa bb cc", 10.0 * BOLD, 30.0), ["aa", "bb", "cc"]);
     }
 }
