@@ -851,6 +851,7 @@ export interface OfferedLoad {
 export interface OperatorCost {
   name: string;
   family: "gemm" | "attention" | "indexer" | "moe" | "embedding" | "elementwise";
+  on_host?: boolean;
   layers: number;
   dtype: "fp32" | "tf32" | "fp16" | "bf16" | "fp8" | "int8" | "fp6" | "fp4" | "int4";
   flops: number;
@@ -1065,6 +1066,7 @@ export interface Rank {
   activation_bytes: number;
   runtime_bytes: number;
   state_bytes: number;
+  host_bytes?: number;
   free_bytes: number;
   kv_bytes: number;
   short_by_bytes: number;

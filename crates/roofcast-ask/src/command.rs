@@ -335,13 +335,12 @@ mod tests {
                         attention_backend = \"naive\"";
         assert_eq!(flags["engine"], toml::Value::Table(expected.parse().unwrap()));
         assert_eq!(unified["parallelism"]["pp"], 2.into());
-        let part = read("llama-server -m m.gguf -ngl 20").unwrap();
-        assert!(part.notes[0].contains("-ngl 20"), "{:?}", part.notes);
+        let part = spec("llama-server -m m.gguf -ngl 20 -cmoe -ot a=CPU -ot b=CUDA0 -nkvo");
+        let expected = "name = \"llama.cpp\"\nn_gpu_layers = 20\nn_cpu_moe = 999\noverride_tensor = \"a=CPU,b=CUDA0\"\n\
+                        no_kv_offload = true";
+        assert_eq!(part["engine"], toml::Value::Table(expected.parse().unwrap()));
         let refused = |flags: &str| read(&format!("llama-server -m m.gguf {flags}")).unwrap_err().to_string();
-        assert!(
-            refused("--n-cpu-moe 1").contains("--n-cpu-moe")
-                && refused("-ctk q8_0 -ctv q4_0").contains("one format")
-        );
+        assert!(refused("-ctk q8_0 -ctv q4_0").contains("one format"));
     }
 
     #[test]
@@ -357,7 +356,6 @@ mod tests {
     #[test]
     fn what_moves_weights_or_cache_is_refused_by_name() {
         for (text, name) in [
-            ("vllm serve m --cpu-offload-gb 10", "--cpu-offload-gb"),
             ("vllm serve m -tp 8 -pcp 8", "-pcp"),
             ("sglang serve --model-path m --cpu-offload-gb 4", "--cpu-offload-gb"),
             ("VLLM_PP_LAYER_PARTITION=30,34 vllm serve m -pp 2", "VLLM_PP_LAYER_PARTITION"),
@@ -369,7 +367,7 @@ mod tests {
             let refused = read(text).unwrap_err().to_string();
             assert!(refused.contains(name) && refused.contains("omitted"), "{text}: {refused}");
         }
-        assert!(read("vllm serve m --cpu-offload-gb 0 -pcp 1").is_ok());
+        assert_eq!(spec("vllm serve m --cpu-offload-gb 10 -pcp 1")["engine"]["cpu_offload_gb"], 10.0.into());
     }
 
     #[test]
@@ -429,6 +427,8 @@ mod tests {
             "context",
             "slots",
             "gpu_layers",
+            "cpu_moe",
+            "override_tensor",
             "cache_k",
             "cache_v",
             "unified",

@@ -8,6 +8,7 @@ mod defaults;
 mod encoder;
 mod experts;
 mod formats;
+mod host;
 mod pages;
 mod refused;
 mod sequences;
@@ -56,6 +57,8 @@ pub struct Deployment {
     pub ideal: bool,
     /// Bytes of each accelerator's memory that other processes hold when the engine starts.
     pub memory_used: Bytes,
+    /// Bandwidth of the host's memory, from which its processor reads weights that lie there.
+    pub host_bandwidth: ByteRate,
     /// Bytes of one replica's weights, unsharded; tied and replicated weights are counted once.
     pub weight_bytes: Bytes,
     /// Every weight tensor with its format; equal tensors of several layers are merged.
@@ -92,8 +95,12 @@ pub struct PipelineStage {
     pub outer: Vec<Gemm>,
     /// Bytes of the embedding row that each token reads, per rank.
     pub embedding_row: Bytes,
-    /// Bytes of weights on one rank.
+    /// Bytes of weights on one rank's accelerator.
     pub weight_bytes: Bytes,
+    /// Bytes of one rank's weights in the host's memory.
+    pub host_bytes: Bytes,
+    /// Bytes of the largest tensor among `host_bytes`.
+    pub largest_on_host: Bytes,
     /// Mixer and number of multi-token-prediction layers, if they draft; they are not among `blocks`.
     pub ahead: Option<(Mixer, u64)>,
 }
@@ -109,6 +116,8 @@ pub struct Block {
     pub experts: Option<ExpertShard>,
     /// Number of all-reduces of the residual stream under tensor parallelism.
     pub all_reduces: u64,
+    /// True if the mixer's cache or state lies in the host's memory.
+    pub cache_on_host: bool,
 }
 
 /// One operator's weights on one rank.
@@ -122,6 +131,8 @@ pub struct Gemm {
     pub outputs: u64,
     /// Bytes of weights read from memory, biases included.
     pub weight_bytes: Bytes,
+    /// True if the weights lie in the host's memory.
+    pub on_host: bool,
     /// Dtype of the arithmetic.
     pub dtype: Dtype,
     /// Peak FLOP/s in `dtype`.
@@ -139,6 +150,8 @@ pub struct ExpertShard {
     pub elements: u64,
     /// Bytes of one expert's slice on this rank.
     pub bytes: Bytes,
+    /// Fraction of these bytes in the host's memory.
+    pub host_share: f64,
     /// Dtype of the arithmetic.
     pub dtype: Dtype,
     /// Peak FLOP/s in `dtype`.
@@ -161,6 +174,8 @@ pub struct DeploymentOptions {
     pub ideal: bool,
     /// Limit of the board power in watts; the accelerator's own board power if absent.
     pub power_limit_w: Option<f64>,
+    /// GB/s of the host's memory; the default of the accelerator's node if absent.
+    pub host_bandwidth_gb_s: Option<f64>,
     /// GiB of each accelerator's memory that other processes hold when the engine starts; 0 if absent.
     pub memory_used_gib: Option<f64>,
     /// Model named by `engine.speculative.draft_model`.
@@ -185,6 +200,7 @@ impl DeploymentOptions {
             },
             engine: spec.engine.clone(),
             power_limit_w: spec.hardware.power_limit_w,
+            host_bandwidth_gb_s: spec.hardware.host_bandwidth_gb_s,
             memory_used_gib: spec.hardware.memory_used_gib,
             ideal: spec.hardware.ideal,
             ..DeploymentOptions::default()
@@ -218,6 +234,7 @@ impl Deployment {
             None => accelerator,
         };
         let memory_used = memory_used(&accelerator, options.memory_used_gib)?;
+        let host_bandwidth = host::bandwidth(&accelerator, options.host_bandwidth_gb_s)?;
         let model = states::stored(model, &options.engine)?;
         let named = options.engine.name.as_deref().map(EngineKind::of).filter(|_| !options.ideal);
         let by_layers = named == Some(EngineKind::LlamaCpp);
@@ -248,6 +265,7 @@ impl Deployment {
             sequence_ranks,
             ideal: options.ideal,
             memory_used,
+            host_bandwidth,
             weight_bytes: Bytes::ZERO,
             tensors: Vec::new(),
             stages: Vec::new(),
@@ -259,7 +277,9 @@ impl Deployment {
         deployment.kernels()?;
         deployment.adapters()?;
         deployment.look_up_acceptance()?;
-        shard::share(&mut deployment, &formats)?;
+        let places = host::Places::of(options, &deployment.model, &deployment.accelerator)?;
+        shard::share(&mut deployment, &formats, places)?;
+        deployment.assumptions.extend(host::assumption(&deployment));
         deployment.assumptions.extend(deployment.balance());
         if deployment.engine.kv_layout == Some(KvLayout::Vattention) {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
@@ -298,8 +318,11 @@ impl Deployment {
             replicas: Some(replicas),
             ..RequestedParallelism::default()
         };
-        let engine =
-            EngineSpec { speculative: None, decode_context_parallel_size: None, ..self.asked.engine.clone() };
+        let engine = EngineSpec {
+            speculative: None,
+            decode_context_parallel_size: None,
+            ..self.asked.engine.on_accelerator()
+        };
         let options = DeploymentOptions { parallelism, engine, ..DeploymentOptions::default() };
         let mut draft = Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
             .map_err(|e| e.within(place))?;

@@ -89,6 +89,8 @@ pub struct HardwareSpec {
     pub count: Option<u64>,
     #[doc = about!("hardware.power_limit_w")]
     pub(crate) power_limit_w: Option<f64>,
+    #[doc = about!("hardware.host_bandwidth_gb_s")]
+    pub(crate) host_bandwidth_gb_s: Option<f64>,
     #[doc = about!("hardware.memory_used_gib")]
     pub(crate) memory_used_gib: Option<f64>,
     #[doc = about!("hardware.grid_g_per_kwh")]
@@ -294,6 +296,15 @@ impl EngineSpec {
             sectionless.llama_cpp = LlamaCppSpec::default();
         }
         sectionless
+    }
+
+    /// The spec with every weight on the accelerator.
+    pub(crate) fn on_accelerator(&self) -> EngineSpec {
+        let mut spec = self.clone();
+        spec.vllm.cpu_offload_gb = None;
+        let LlamaCppSpec { n_ctx, kv_unified, n_ubatch, swa_full, .. } = self.llama_cpp;
+        spec.llama_cpp = LlamaCppSpec { n_ctx, kv_unified, n_ubatch, swa_full, ..LlamaCppSpec::default() };
+        spec
     }
 
     /// A key that is set although the scheduler does not have it; `None` without one.

@@ -244,15 +244,23 @@ impl Calibration {
             (None, Ok(embedded)) => Cow::Borrowed(embedded),
             (None, Err(_)) => Cow::Owned(Profiles::default()),
         };
-        let of_vendor = self.shares.iter().find(|s| s.vendor == chip.vendor).or(self.shares.first());
-        let shares = of_vendor.map_or(KernelEfficiency::UNKNOWN, |s| KernelEfficiency {
+        KernelTimes::Measured {
+            profiles,
+            shares: self.efficiency(&chip.vendor),
+            host: self.efficiency("cpu"),
+        }
+    }
+
+    /// Efficiencies of a vendor's kernels; those of the first vendor in the list for a vendor that it lacks.
+    fn efficiency(&self, vendor: &str) -> KernelEfficiency {
+        let of_vendor = self.shares.iter().find(|s| s.vendor == vendor).or(self.shares.first());
+        of_vendor.map_or(KernelEfficiency::UNKNOWN, |s| KernelEfficiency {
             gemm: s.gemm,
             experts: s.experts,
             attention: s.attention,
             link: s.link,
             start: s.start_us * 1e-6,
-        });
-        KernelTimes::Measured { profiles, shares }
+        })
     }
 
     /// Description of the measurements behind a forecast at `place`.

@@ -64,6 +64,8 @@ pub enum KernelTimes {
         profiles: Cow<'static, Profiles>,
         /// Efficiencies of unmeasured kernels.
         shares: KernelEfficiency,
+        /// Efficiencies of a host that computes with weights in its own memory.
+        host: KernelEfficiency,
     },
 }
 

@@ -59,6 +59,9 @@ pub struct OperatorCost {
     pub name: OperatorKind,
     /// Family of the operator.
     pub family: Family,
+    /// True if weights or cache lie in the host's memory.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub on_host: bool,
     /// Number of layers with this operator.
     pub layers: u64,
     /// Dtype of the arithmetic.
@@ -244,11 +247,7 @@ impl Breakdown {
             all.kv += demand.kv_bytes * layers / bandwidth * part;
             all.flops += ideal.computing(index, pass);
             let operator_cost = OperatorCost::of(operator, demand.times(layers), limit, bound);
-            match all
-                .operators
-                .iter_mut()
-                .find(|o| o.name == operator_cost.name && o.dtype == operator_cost.dtype)
-            {
+            match all.operators.iter_mut().find(|o| o.is_alike(operator)) {
                 Some(first) => first.merge(&operator_cost),
                 None => all.operators.push(operator_cost),
             }
@@ -308,6 +307,7 @@ impl OperatorCost {
         OperatorCost {
             name: operator.kind,
             family: operator.kind.family(),
+            on_host: operator.on_host,
             layers: operator.layers,
             dtype: operator.dtype,
             flops: Flops(demand.flops.round() as u128),
@@ -322,10 +322,15 @@ impl OperatorCost {
         }
     }
 
+    /// True for an operator of equal kind, dtype and place.
+    fn is_alike(&self, operator: &crate::operator::Operator) -> bool {
+        (self.name, self.dtype, self.on_host) == (operator.kind, operator.dtype, operator.on_host)
+    }
+
     /// Sets the operator's forecast from `expected`.
     fn expect(&mut self, expected: &Timing, pass: &Pass) {
         let operators = expected.model.operators.iter().enumerate();
-        let same = || operators.clone().filter(|(_, o)| o.kind == self.name && o.dtype == self.dtype);
+        let same = || operators.clone().filter(|(_, o)| self.is_alike(o));
         let seconds: f64 = same().map(|(i, _)| expected.time_of_step(i, pass).iter().sum::<f64>()).sum();
         self.rests_on = same().map(|(i, _)| expected.basis(i)).max_by_key(|basis| basis.evidence).cloned();
         self.forecast = Picoseconds::from_seconds(seconds).max(self.limit);

@@ -8,6 +8,7 @@ mod context;
 mod exchange;
 mod formula;
 mod gate;
+mod host;
 mod scale;
 
 use crate::coefficients::{Coefficients, Evidence, KernelTimes};
@@ -18,6 +19,7 @@ pub use choice::Timed;
 pub use choice::{evidence, timed};
 pub(crate) use context::Context;
 pub(crate) use formula::RateFormula;
+use host::HostTime;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::All2AllBackend;
 use roofcast_facts::accelerator::Accelerator;
@@ -32,6 +34,8 @@ pub(crate) struct KernelTime {
     pub(crate) measured: Option<MeasuredTimes>,
     /// Measurement or assumption that the time is based on.
     pub(crate) basis: Basis,
+    /// Time with weights or cache in the host's memory; `None` if they are on the accelerator.
+    pub(crate) host: Option<HostTime>,
 }
 
 /// Measured times of one operator in one layer.
@@ -71,6 +75,7 @@ impl Basis {
 /// Source of the times of a deployment's operators.
 pub(crate) struct Kernels<'a> {
     coefficients: &'a Coefficients,
+    deployment: &'a Deployment,
     chip: &'a Accelerator,
     asking: Asking<'a>,
     weights: &'a str,
@@ -83,6 +88,7 @@ impl<'a> Kernels<'a> {
     pub(crate) fn of(deployment: &'a Deployment, coefficients: &'a Coefficients) -> Kernels<'a> {
         Kernels {
             coefficients,
+            deployment,
             chip: &deployment.accelerator,
             asking: Asking {
                 chip: &deployment.accelerator,
@@ -106,10 +112,14 @@ impl<'a> Kernels<'a> {
             Form::Context(form) => self.context(profiles, operator, form),
             Form::Lookup { .. } => None,
         });
-        match kernel_times {
-            Some((measured, basis)) => KernelTime { rates, measured: Some(measured), basis },
-            None => KernelTime { rates, measured: None, basis: Basis::share(self.described()) },
-        }
+        let host = HostTime::of(self.deployment, self.coefficients, operator);
+        let (measured, basis) = kernel_times.unzip();
+        let basis = match (basis, host) {
+            (_, Some(_)) => Basis::share("the host's memory"),
+            (Some(basis), None) => basis,
+            (None, None) => Basis::share(self.described()),
+        };
+        KernelTime { rates, measured, basis, host }
     }
 
     fn profiles(&self) -> Option<&Profiles> {

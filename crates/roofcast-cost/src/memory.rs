@@ -13,14 +13,17 @@ mod host;
 mod llama_cpp;
 pub mod log;
 mod pages;
+mod rank;
 mod sglang;
 mod start;
 mod vllm;
 
+pub(crate) use host::host_link;
 pub use host::host_tier;
 pub use host::load_rate;
 pub use llama_cpp::{Pool, pool};
 pub use pages::PagePool;
+pub use rank::Rank;
 pub use start::{Refusal, Start};
 
 use sglang::RankStatePool;
@@ -31,7 +34,6 @@ use roofcast_ask::spec::EngineKind;
 use roofcast_facts::model::mixer::{Attention, CacheParts};
 use roofcast_facts::model::{Ffn, Mixer};
 use roofcast_facts::units::Bytes;
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Assumed bytes of CUDA context, captured graphs and allocator slack on one accelerator, for engines without a
@@ -50,44 +52,6 @@ const GREEDY_SAMPLER_BYTES: u64 = 6;
 /// Bytes of the CUDA context: 78.57 of the 79.18 GiB of an H100 are free when an engine starts
 /// (github.com/llm-d/llm-d-benchmark, `config_explorer/empirical-vllm-memory-results.md`).
 const CONTEXT: Bytes = Bytes(625 << 20);
-
-/// Division of one rank's memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Rank {
-    /// Bytes that the engine may use.
-    pub budget_bytes: Bytes,
-    /// Bytes of the rank's weights.
-    pub weight_bytes: Bytes,
-    /// Bytes of the buffers of LoRA adapters; `None` if none are served.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub adapter_bytes: Option<Bytes>,
-    /// Bytes of activations at their peak.
-    pub activation_bytes: Bytes,
-    /// Bytes of runtime and communication buffers.
-    pub runtime_bytes: Bytes,
-    /// Bytes of recurrent states in memory of their own: SGLang's pool, and llama.cpp's slots; 0 for other engines,
-    /// which page states with the KV cache.
-    pub state_bytes: Bytes,
-    /// Bytes that no other process occupies when the engine starts.
-    pub free_bytes: Bytes,
-    /// Bytes that remain for KV.
-    pub kv_bytes: Bytes,
-    /// Bytes that are missing if weights and reserves alone do not fit, or if the engine requests more than is free.
-    pub(crate) short_by_bytes: Bytes,
-}
-
-impl Rank {
-    /// Bytes in addition to weights and KV: adapters, activations and runtime.
-    pub(crate) fn beside_weights(&self) -> Bytes {
-        self.adapter_bytes.unwrap_or_default() + self.activation_bytes + self.runtime_bytes
-    }
-
-    /// Bytes that the engine requests beyond the free memory.
-    pub(crate) fn beyond_free(&self) -> Bytes {
-        self.budget_bytes.saturating_sub(self.free_bytes)
-    }
-}
 
 /// Memory of a deployment: how the fullest rank of each stage is divided, computed once.
 #[derive(Debug, Clone)]
@@ -195,6 +159,7 @@ fn rank(deployment: &Deployment, stage: usize) -> (Rank, Option<RankStatePool>) 
         activation_bytes,
         runtime_bytes,
         state_bytes,
+        host_bytes: Some(deployment.stages[stage].host_bytes).filter(|bytes| *bytes > Bytes::ZERO),
         free_bytes,
         kv_bytes,
         short_by_bytes,

@@ -41,6 +41,8 @@ pub(crate) struct Operator {
     pub(crate) rate: FlopRate,
     /// Work in one layer, as a function of the step.
     pub(crate) form: Form,
+    /// True if weights or cache lie in the host's memory.
+    pub(crate) on_host: bool,
 }
 
 impl Operator {
@@ -103,6 +105,14 @@ pub(crate) struct Matrix {
     pub(crate) outputs: f64,
     /// Bytes of the elements, biases included.
     pub(crate) weight_bytes: f64,
+}
+
+impl Matrix {
+    /// Work of a GEMM of `rows` rows.
+    pub(crate) fn work(&self, rows: u64) -> Work {
+        let flops = 2.0 * self.elements * rows as f64;
+        Work { flops, weight_bytes: self.weight_bytes, kv_bytes: 0.0 }
+    }
 }
 
 /// Rows of a step for which an operator computes.
@@ -298,6 +308,7 @@ fn of_block(deployment: &Deployment, block: &Block) -> Vec<Operator> {
         !expanded && gemm.operator != OperatorKind::Attention
     };
     let mut all: Vec<Operator> = block.gemms.iter().filter(by_mixer).map(product).collect();
+    let products = all.len();
     match &block.mixer {
         Mixer::Attention(a) => all.extend(attention::operators(deployment, a)),
         Mixer::Latent(l) => all.extend(latent::operators(deployment, l, block)),
@@ -314,7 +325,10 @@ fn of_block(deployment: &Deployment, block: &Block) -> Vec<Operator> {
         | Mixer::ShortConv(_) => all.push(recurrent::operator(deployment, block)),
         Mixer::None => {}
     }
-    all.extend(block.experts.as_ref().map(|shard| moe::operator(deployment, shard)));
+    for operator in all.iter_mut().skip(products) {
+        operator.on_host = block.cache_on_host;
+    }
+    all.extend(block.experts.iter().flat_map(|shard| moe::operators(deployment, shard)));
     all
 }
 
@@ -323,7 +337,7 @@ fn operator(deployment: &Deployment, kind: OperatorKind, form: Form) -> Operator
     let dtype = deployment.base;
     // The deployment is validated, so the rate exists.
     let rate = deployment.accelerator.peak_flops.get(&dtype).copied().unwrap_or(FlopRate(f64::MIN_POSITIVE));
-    Operator { kind, layers: 1, dtype, rate, form }
+    Operator { kind, layers: 1, dtype, rate, form, on_host: false }
 }
 
 /// Creates the operator of a GEMM with weights.
@@ -335,5 +349,6 @@ fn product(gemm: &Gemm) -> Operator {
         weight_bytes: gemm.weight_bytes.as_f64(),
     };
     let form = Form::Product { rows, matrix };
-    Operator { kind: gemm.operator, layers: 1, dtype: gemm.dtype, rate: gemm.rate, form }
+    let on_host = gemm.on_host;
+    Operator { kind: gemm.operator, layers: 1, dtype: gemm.dtype, rate: gemm.rate, form, on_host }
 }

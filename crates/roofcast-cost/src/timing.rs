@@ -120,11 +120,7 @@ impl Timing {
     /// Work of the operator at `index` in one layer of a pass.
     pub(crate) fn demand(&self, index: usize, pass: &Pass) -> Work {
         match &self.model.operators[index].form {
-            Form::Product { rows, matrix } => Work {
-                flops: 2.0 * matrix.elements * rows_of(*rows, pass) as f64,
-                weight_bytes: matrix.weight_bytes,
-                kv_bytes: 0.0,
-            },
+            Form::Product { rows, matrix } => matrix.work(rows_of(*rows, pass)),
             Form::Lookup { row_bytes } => {
                 Work { weight_bytes: row_bytes * pass.rows as f64, ..Work::default() }
             }
@@ -159,6 +155,10 @@ impl Timing {
             }
             (Form::Context(form), _) => self.context(operator, form, &kernel.rates, pass),
             (Form::Lookup { .. }, _) => kernel.rates.time(self.demand(index, pass)),
+        };
+        let layer_times = match &kernel.host {
+            Some(host) => host.time(self.demand(index, pass), host_rows(&operator.form, pass), layer_times),
+            None => layer_times,
         };
         let sampled = matches!(operator.form, Form::Product { rows: Rows::Sampled, .. });
         let part = if sampled { 1.0 } else { self.model.pipelined(pass) };
@@ -215,7 +215,8 @@ impl Timing {
         for (operator, kernel) in self.model.operators.iter().zip(&self.operators) {
             let layer_products = match operator.form {
                 Form::Product { rows: those, ref matrix } if those == of => {
-                    gemm(operator, kernel, rows, matrix)
+                    let near = gemm(operator, kernel, rows, matrix);
+                    kernel.host.map_or(near, |host| host.time(matrix.work(rows), rows, near))
                 }
                 Form::Lookup { row_bytes } if of == Rows::Computed => {
                     let weight_bytes = row_bytes * rows as f64;
@@ -333,6 +334,9 @@ impl Timing {
                         kernel.rates.without_start(term).iter().sum::<f64>()
                     }
                 };
+                let seconds = kernel
+                    .host
+                    .map_or(seconds, |host| host.time(*term, decodes, [0.0, seconds]).iter().sum());
                 *slopes.get_mut(index).unwrap_or(&mut slope) += seconds * operator.layers as f64 * pass.share;
             }
         }
@@ -379,6 +383,15 @@ fn gemm(operator: &Operator, kernel: &KernelTime, rows: u64, matrix: &Matrix) ->
             kernel.rates.without_start(Work { weight_bytes: matrix.weight_bytes, ..Work::default() })
         }
         _ => kernel.rates.product(rows, matrix),
+    }
+}
+
+/// Rows by which llama.cpp decides whether the host computes an operator.
+fn host_rows(form: &Form, pass: &Pass) -> u64 {
+    match form {
+        Form::Product { rows, .. } => rows_of(*rows, pass),
+        Form::Experts(_) => pass.tokens,
+        Form::Lookup { .. } | Form::Context(_) => pass.rows,
     }
 }
 

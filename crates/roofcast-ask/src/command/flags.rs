@@ -137,7 +137,7 @@ impl Flags {
     /// changes nothing.
     pub(super) fn refuse(&self, given: &Given) -> Result<()> {
         let idle = ["0", "0.0", "1", "false"].contains(&given.value.as_str());
-        if idle && !given.flag.contains("moe") || !self.refused.contains(&given.flag) {
+        if idle || !self.refused.contains(&given.flag) {
             return Ok(());
         }
         Err(wrong(given, "omitted: no forecast counts what it moves"))

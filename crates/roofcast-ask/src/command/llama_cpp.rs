@@ -1,11 +1,13 @@
 //! Flags of `llama-server` that are read together, because several keys depend on each.
 
-use super::flags::{Given, wrong};
+use super::flags::{self, Given, wrong};
 use super::{Command, count, last};
 use roofcast_facts::error::Result;
 
 /// Smallest value of `-ngl` that is read as all layers.
 const ALL_LAYERS: i64 = 99;
+/// Number of layers that stands for those of any model.
+const ALL_EXPERTS: i64 = 999;
 
 pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     // `-np -1` and `-c 0` are the defaults.
@@ -27,15 +29,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     {
         command.set("engine.attention_backend", "naive");
     }
-    if let Some(given) = last(apart, "gpu_layers") {
-        let all = ["all", "auto", "-1"].contains(&given.value.as_str());
-        if !all && count(apart, "gpu_layers")?.is_some_and(|layers| layers < ALL_LAYERS) {
-            command.notes.push(format!(
-                "{} {}: every layer is taken to be on the accelerator",
-                given.flag, given.value
-            ));
-        }
-    }
+    places(apart, command)?;
     caches(apart, command)?;
     split(apart, command)
 }
@@ -60,6 +54,27 @@ fn split(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         (Some(_), _) => {
             return Err(wrong(mode.unwrap_or(&apart[0].1), "none, layer, row or tensor"));
         }
+    }
+    Ok(())
+}
+
+/// Reads where layers, experts and single tensors lie.
+fn places(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    if let Some(given) = last(apart, "gpu_layers")
+        && !["all", "auto", "-1"].contains(&given.value.as_str())
+    {
+        let layers = flags::whole(given, 0)?;
+        if layers < ALL_LAYERS {
+            command.set("engine.n_gpu_layers", layers);
+        }
+    }
+    if last(apart, "cpu_moe").is_some() {
+        command.set("engine.n_cpu_moe", ALL_EXPERTS);
+    }
+    let named: Vec<&str> =
+        apart.iter().filter(|(name, _)| name == "override_tensor").map(|(_, g)| g.value.as_str()).collect();
+    if !named.is_empty() {
+        command.set("engine.override_tensor", named.join(","));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Knows: the part of each tensor on the busiest rank of a stage. Knows nothing about batches.
 
 use super::formats::Formats;
+use super::host::Places;
 use super::{Block, Deployment, ExpertShard, Gemm, Held, PipelineStage};
 use crate::spec::{EncoderTpMode, EngineKind};
 use roofcast_facts::error::Result;
@@ -11,19 +12,25 @@ use roofcast_facts::precision::{Dtype, Format};
 use roofcast_facts::units::Bytes;
 
 /// Computes the stages and the weight bytes of `deployment`.
-pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()> {
+pub(super) fn share(deployment: &mut Deployment, formats: &Formats, mut places: Places) -> Result<()> {
     let model = deployment.model.clone();
     let stages = deployment.parallelism.pp;
     let mut total = Bytes::ZERO;
     let mut first = 0;
     let mut tensors = Vec::new();
     for stage in 0..stages {
-        let count = stage_layers(model.layers.len(), stages as usize, stage as usize);
+        // Layers on the host stand before those of the first card.
+        let on_host = places.layers_on_host();
+        let count = stage_layers(model.layers.len() - on_host, stages as usize, stage as usize)
+            + if stage == 0 { on_host } else { 0 };
 
         let mut share = Share {
             deployment,
             formats,
+            places,
             held: Bytes::ZERO,
+            on_host: Bytes::ZERO,
+            largest_on_host: Bytes::ZERO,
             whole: Bytes::ZERO,
             tensors: std::mem::take(&mut tensors),
         };
@@ -40,8 +47,19 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats) -> Result<()
         let tower = if stage == 0 { tower(share.deployment) } else { Bytes::ZERO };
         let weight_bytes = share.held + tower + absorbed(share.deployment, &blocks);
         total += share.whole;
+        let (host_bytes, largest_on_host) = (share.on_host, share.largest_on_host);
+        places = share.places;
+        places.at_next_stage();
         tensors = share.tensors;
-        deployment.stages.push(PipelineStage { blocks, outer, embedding_row, weight_bytes, ahead: None });
+        deployment.stages.push(PipelineStage {
+            blocks,
+            outer,
+            embedding_row,
+            weight_bytes,
+            host_bytes,
+            largest_on_host,
+            ahead: None,
+        });
     }
     total += ahead(deployment, formats);
     deployment.weight_bytes = total;
@@ -60,7 +78,16 @@ fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     let counts = drafts_itself && !deployment.ideal && !deployment.is_nominal();
     let runs = counts && deployment.engine.kind() != EngineKind::LlamaCpp;
     let Some((index, layer)) = model.layer_ahead().filter(|_| runs) else { return Bytes::ZERO };
-    let share = Share { deployment, formats, held: Bytes::ZERO, whole: Bytes::ZERO, tensors: Vec::new() };
+    let share = Share {
+        deployment,
+        formats,
+        places: Places::Accelerator,
+        held: Bytes::ZERO,
+        on_host: Bytes::ZERO,
+        largest_on_host: Bytes::ZERO,
+        whole: Bytes::ZERO,
+        tensors: Vec::new(),
+    };
     let rounded = model.name.to_ascii_lowercase().contains("autoround");
     let bits = |tensor: &Tensor| {
         let width = formats.of(&model, tensor, Some(index), false).width;
@@ -129,11 +156,24 @@ fn stage_layers(layers: usize, stages: usize, stage: usize) -> usize {
     layers / stages + usize::from((2..extra + 2).contains(&from_end))
 }
 
+/// Format and place of a tensor.
+#[derive(Clone, Copy)]
+struct Stored {
+    format: Format,
+    /// True if the tensor lies in the host's memory.
+    on_host: bool,
+}
+
 struct Share<'a> {
     deployment: &'a Deployment,
     formats: &'a Formats,
-    /// Bytes of weights on one rank.
+    places: Places,
+    /// Bytes of weights on one rank's accelerator.
     held: Bytes,
+    /// Bytes of one rank's weights on the host.
+    on_host: Bytes,
+    /// Bytes of the largest tensor on the host.
+    largest_on_host: Bytes,
     /// Bytes of all tensors of the model, each counted once.
     whole: Bytes,
     /// All tensors of the model, each listed once.
@@ -146,20 +186,23 @@ impl Share<'_> {
         let mut gemms: Vec<Gemm> = Vec::new();
         let mut expert_elements = 0;
         let mut expert_bytes = Bytes::ZERO;
+        let mut host_bytes = Bytes::ZERO;
         let mut expert_format = Format::BF16;
         for tensor in layer.tensors(model.hidden) {
-            let Some(format) = self.hold(&tensor, Some(index)) else { continue };
+            let Some(stored) = self.hold(&tensor, Some(index)) else { continue };
             if tensor.split == Split::Experts {
                 // Number of slices into which one expert is cut.
                 let slices = self.deployment.parallelism.stage_ranks() / self.deployment.parallelism.ep;
                 let expert = Tensor { copies: 1, ..tensor };
-                expert_bytes += format.width.bytes(expert.elements().div_ceil(u128::from(slices)));
+                let bytes = stored.format.width.bytes(expert.elements().div_ceil(u128::from(slices)));
+                expert_bytes += bytes;
+                host_bytes += if stored.on_host { bytes } else { Bytes::ZERO };
                 if tensor.role == TensorRole::Expert {
                     expert_elements += clamp(expert.elements().div_ceil(u128::from(slices)));
-                    expert_format = format;
+                    expert_format = stored.format;
                 }
             } else {
-                self.add(&mut gemms, &tensor, format)?;
+                self.add(&mut gemms, &tensor, stored)?;
             }
         }
         let experts = match &layer.ffn {
@@ -168,6 +211,7 @@ impl Share<'_> {
                 local: self.copies(experts.count),
                 elements: expert_elements,
                 bytes: expert_bytes,
+                host_share: host_bytes.as_f64() / expert_bytes.as_f64().max(1.0),
                 dtype: self.dtype(expert_format),
                 rate: self.deployment.accelerator.peak(self.dtype(expert_format))?,
             }),
@@ -176,7 +220,8 @@ impl Share<'_> {
         let mixes = !matches!(layer.mixer, Mixer::None);
         let feeds = !matches!(layer.ffn, Ffn::None);
         let all_reduces = if layer.parallel { 1 } else { u64::from(mixes) + u64::from(feeds) };
-        Ok(Block { gemms, mixer: layer.mixer.clone(), experts, all_reduces })
+        let cache_on_host = self.places.keeps_cache_on_host(index);
+        Ok(Block { gemms, mixer: layer.mixer.clone(), experts, all_reduces, cache_on_host })
     }
 
     /// GEMMs outside the layers, and the bytes of the embedding row that one token reads.
@@ -197,15 +242,16 @@ impl Share<'_> {
             {
                 // A tied head is stored with the embedding, but its weights are still read.
                 let format = self.formats.of(&model, tensor, None, false);
-                self.add(&mut gemms, tensor, format)?;
+                let on_host = self.places.are_on_host(&model, tensor, None, Bytes::ZERO);
+                self.add(&mut gemms, tensor, Stored { format, on_host })?;
                 continue;
             }
-            let Some(format) = self.hold(tensor, None) else { continue };
+            let Some(stored) = self.hold(tensor, None) else { continue };
             if tensor.role == TensorRole::Embedding {
                 let columns = tensor.columns.div_ceil(self.deployment.parallelism.tp);
-                row += format.width.bytes(u128::from(columns) * u128::from(tensor.copies));
+                row += stored.format.width.bytes(u128::from(columns) * u128::from(tensor.copies));
             } else if tensor.operator != OperatorKind::Embedding {
-                self.add(&mut gemms, tensor, format)?;
+                self.add(&mut gemms, tensor, stored)?;
             }
         }
         if model.tied && last && !first {
@@ -223,8 +269,9 @@ impl Share<'_> {
             .sum()
     }
 
-    /// Counts the bytes of a tensor and returns its format; `None` for tensors that the accounting leaves out.
-    fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Format> {
+    /// Counts the bytes of a tensor and returns its format and place; `None` for tensors that the accounting leaves
+    /// out.
+    fn hold(&mut self, tensor: &Tensor, layer: Option<usize>) -> Option<Stored> {
         let d = self.deployment;
         if d.is_nominal() && (tensor.operator == OperatorKind::Norms || tensor.role == TensorRole::Embedding)
         {
@@ -235,15 +282,22 @@ impl Share<'_> {
             self.formats.of(&d.model, tensor, layer.map(|index| index % layer_count), d.is_nominal());
         if layer.is_some_and(|index| index >= layer_count) {
             // A later pass through a looped model reuses weights that are already counted.
-            return Some(format);
+            return Some(Stored { format, on_host: false });
         }
         match self.tensors.iter_mut().find(|h| h.tensor == *tensor && h.format == format) {
             Some(known) => known.layers += 1,
             None => self.tensors.push(Held { tensor: *tensor, format, layers: 1 }),
         }
         self.whole += format.width.bytes(tensor.elements());
-        self.held += format.width.bytes(self.loaded(tensor, format));
-        Some(format)
+        let loaded = format.width.bytes(self.loaded(tensor, format));
+        let on_host = self.places.are_on_host(&d.model, tensor, layer, loaded);
+        if on_host {
+            self.on_host += loaded;
+            self.largest_on_host = self.largest_on_host.max(loaded);
+        } else {
+            self.held += loaded;
+        }
+        Some(Stored { format, on_host })
     }
 
     /// Elements of `tensor` that one rank loads, with padding: vLLM pads the experts of MXFP4 checkpoints to the size
@@ -305,7 +359,8 @@ impl Share<'_> {
         clamp(self.share_of(tensor) / u128::from(tensor.columns.max(1)))
     }
 
-    fn add(&self, gemms: &mut Vec<Gemm>, tensor: &Tensor, format: Format) -> Result<()> {
+    fn add(&self, gemms: &mut Vec<Gemm>, tensor: &Tensor, stored: Stored) -> Result<()> {
+        let Stored { format, on_host } = stored;
         let dtype = self.dtype(format);
         let elements = self.share_of(tensor);
         let weight_bytes = format.width.bytes(elements);
@@ -313,7 +368,10 @@ impl Share<'_> {
         let outputs = self.outputs_of(tensor);
         // A bias belongs to its operator, whatever the dtype of the arithmetic.
         let vector = tensor.role == TensorRole::Vector;
-        match gemms.iter_mut().find(|g| g.operator == tensor.operator && (vector || g.dtype == dtype)) {
+        let joins = |g: &&mut Gemm| {
+            g.operator == tensor.operator && (vector || g.dtype == dtype) && g.on_host == on_host
+        };
+        match gemms.iter_mut().find(joins) {
             Some(gemm) => {
                 gemm.elements = gemm.elements.saturating_add(elements);
                 gemm.outputs = gemm.outputs.saturating_add(outputs);
@@ -321,7 +379,8 @@ impl Share<'_> {
             }
             None => {
                 let rate = self.deployment.accelerator.peak(dtype)?;
-                gemms.push(Gemm { operator: tensor.operator, elements, outputs, weight_bytes, dtype, rate });
+                let operator = tensor.operator;
+                gemms.push(Gemm { operator, elements, outputs, weight_bytes, on_host, dtype, rate });
             }
         }
         Ok(())

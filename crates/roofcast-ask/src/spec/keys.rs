@@ -4,7 +4,10 @@
 //! written spec are generated; and the schedulers of a key that not all schedulers have, from which refusals follow.
 //! Knows nothing about how keys depend on each other.
 
+mod headings;
+
 use super::{EngineKind, SchedulerKind};
+pub(crate) use headings::about_section;
 
 /// Types of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,45 +87,6 @@ pub(crate) fn find(name: &str) -> Option<&'static SpecKey> {
     at(name).or_else(|| KEYS.iter().find(named))
 }
 
-/// Description of a section; `None` if it has no description.
-pub(crate) fn about_section(path: &str) -> Option<&'static str> {
-    SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
-}
-
-const SECTIONS: [(&str, &str); 28] = [
-    ("model", "What is served."),
-    ("hardware", "On what."),
-    ("precision", "In which formats."),
-    ("parallelism", "How it is shared."),
-    ("engine", "The engine's settings, by vLLM's names where vLLM has them."),
-    ("engine.speculative", "Drafts that the model verifies."),
-    ("engine.experts", "Experts of a layer on several ranks."),
-    ("engine.vllm", "Keys that only vLLM has; other engines ignore them."),
-    ("engine.sglang", "Keys that only SGLang has; other engines ignore them."),
-    ("engine.tensorrt-llm", "Keys that only TensorRT-LLM has; other engines ignore them."),
-    (
-        "engine.llama-cpp",
-        "Keys that only llama.cpp has, by the flags of llama-server; other engines ignore them.",
-    ),
-    ("engine.length_prediction", "How well policy \"sjf\" knows an output's length."),
-    ("workload", "The traffic; lengths are tokens."),
-    ("workload.arrivals", "When requests come."),
-    ("workload.prefix", "What prompts have in common."),
-    ("workload.images", "Images of every request."),
-    ("workload.adapters", "LoRA adapters that requests name."),
-    ("fleet", "Replicas and how requests are routed to them."),
-    ("fleet.prefill", "Replicas for prefill."),
-    ("fleet.decode", "Replicas for decode."),
-    ("fleet.beside", "Further replicas, on other accelerators."),
-    ("fleet.autoscale", "Replicas that start and stop with the load."),
-    ("fleet.schedule", "Replicas that start and stop at planned times."),
-    ("fleet.failures", "Replicas that fail and restart."),
-    ("fleet.slow", "Replicas that are slower than the others."),
-    ("fleet.routing", "Weights and thresholds of the routers that weigh caches."),
-    ("slo", "What requests must get."),
-    ("search", "What a plan chooses from."),
-];
-
 const fn key(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
     SpecKey { path, flag: Some(flag), kind, about, rare: false, schedulers: &[] }
 }
@@ -176,6 +140,7 @@ keys! {
     key("hardware.accelerator", "hardware", Word, "accelerator, as in h100-sxm, or a TOML file with one"),
     key("hardware.count", "count", Whole, "number of accelerators in total"),
     rare("hardware.power_limit_w", "power-limit", Real, "power limit of each accelerator in watts, as nvidia-smi -pl sets it [default: its board power]"),
+    rare("hardware.host_bandwidth_gb_s", "host-bandwidth", Real, "GB/s of the host's memory, from which its processor reads weights that lie there [default: the catalog's, else 83.2, two channels of DDR5-5200]"),
     rare("hardware.memory_used_gib", "memory-used", Real, "GiB of each accelerator's memory that other processes hold when the engine starts [default: 0]"),
     rare("hardware.grid_g_per_kwh", "grid-g-per-kwh", Real, "grams of CO2 equivalent that the grid emits per kWh; results then have emissions beside dollars"),
     rare("hardware.pue", "pue", Real, "power usage effectiveness of the site, by which emissions are multiplied: energy of the site over energy of its machines [default: 1]"),
@@ -260,6 +225,7 @@ keys! {
     vllm("engine.vllm.max_cpu_loras", "max-cpu-loras", Whole, "LoRA adapters that the host keeps, from max_loras up; others are read from storage [default: max_loras]"),
     vllm("engine.vllm.fully_sharded_loras", "fully-sharded-loras", Switch, "whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"),
     vllm("engine.vllm.mm_encoder_tp_mode", "mm-encoder-tp-mode", Word, "what tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"),
+    vllm("engine.vllm.cpu_offload_gb", "cpu-offload-gb", Real, "GiB of each rank's weights that vLLM keeps in host memory and reads over the host's link in every step [default: 0]"),
     vllm_v0("engine.vllm.preemption_mode", "preemption-mode", Word, "handling of a preempted request's KV cache: recompute, swap [default: recompute]"),
     vllm_v0("engine.vllm.swap_space", "swap-space", Real, "GiB of host memory per accelerator for swapped caches [default: 4]"),
     sglang("engine.sglang.schedule_policy", "schedule-policy", Word, "SGLang's order under policy fcfs: fcfs, lpm [default: fcfs]"),
@@ -292,6 +258,10 @@ keys! {
     llama_cpp("engine.llama-cpp.kv_unified", "kv-unified", Switch, "whether llama.cpp's slots share one cache, instead of equal parts: -kvu [default: true unless max_num_seqs is set]"),
     llama_cpp("engine.llama-cpp.n_ubatch", "ubatch-size", Whole, "llama.cpp's prompt tokens of a micro-batch: -ub [default: 512]"),
     llama_cpp("engine.llama-cpp.swa_full", "swa-full", Switch, "whether llama.cpp's layers with a sliding window keep the whole context: --swa-full [default: false]"),
+    llama_cpp("engine.llama-cpp.n_gpu_layers", "n-gpu-layers", Whole, "llama.cpp's layers on the accelerator, the last ones, lm_head counted as one: -ngl [default: all]"),
+    llama_cpp("engine.llama-cpp.n_cpu_moe", "n-cpu-moe", Whole, "llama.cpp's layers, the first ones, whose routed experts lie in host memory: --n-cpu-moe; 999 for all, --cpu-moe [default: 0]"),
+    llama_cpp("engine.llama-cpp.override_tensor", "override-tensor", Word, "places of llama.cpp's tensors by their names, as in exps=CPU: patterns, separated by commas: -ot"),
+    llama_cpp("engine.llama-cpp.no_kv_offload", "no-kv-offload", Switch, "whether llama.cpp keeps the whole KV cache in host memory: -nkvo [default: false]"),
     key("workload.preset", "workload", Word, "published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"),
     key("workload.requests", "requests", Whole, "requests of a run [default: 1000 in a file, 10000 in the load of simulate, all of a trace; of bench 10 a user, at least 100]"),
     key("workload.seed", "seed", Whole, "seed of every draw [default: 0]"),

@@ -77,6 +77,8 @@ section! {
         fully_sharded_loras: Option<bool>,
         #[doc = about!("engine.vllm.mm_encoder_tp_mode")]
         mm_encoder_tp_mode: Option<EncoderTpMode>,
+        #[doc = about!("engine.vllm.cpu_offload_gb")]
+        cpu_offload_gb: Option<f64>,
         #[doc = about!("engine.vllm.preemption_mode")]
         preemption_mode: PreemptionMode,
         #[doc = about!("engine.vllm.swap_space")]
@@ -159,5 +161,13 @@ section! {
         n_ubatch: Option<u64>,
         #[doc = about!("engine.llama-cpp.swa_full")]
         swa_full: Option<bool>,
+        #[doc = about!("engine.llama-cpp.n_gpu_layers")]
+        n_gpu_layers: Option<u64>,
+        #[doc = about!("engine.llama-cpp.n_cpu_moe")]
+        n_cpu_moe: Option<u64>,
+        #[doc = about!("engine.llama-cpp.override_tensor")]
+        override_tensor: Option<String>,
+        #[doc = about!("engine.llama-cpp.no_kv_offload")]
+        no_kv_offload: Option<bool>,
     }
 }

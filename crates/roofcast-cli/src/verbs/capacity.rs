@@ -397,6 +397,8 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
     header.extend(["activations", "runtime"]);
     header.extend(pooled.then_some("states"));
     header.push("KV");
+    let hosted = c.ranks.iter().any(|rank| rank.host_bytes.is_some());
+    header.extend(hosted.then_some("on the host"));
     let shared = deployment.memory_used > Bytes::ZERO;
     header.extend(shared.then_some("free at start"));
     let row = |(stage, r): (usize, &roofcast::memory::Rank)| {
@@ -405,6 +407,7 @@ fn memory(deployment: &Deployment, c: &Capacity) -> String {
         sizes.extend([r.activation_bytes, r.runtime_bytes]);
         sizes.extend(pooled.then_some(r.state_bytes));
         sizes.push(r.kv_bytes);
+        sizes.extend(hosted.then_some(r.host_bytes.unwrap_or_default()));
         sizes.extend(shared.then_some(r.free_bytes));
         std::iter::once(format!("stage {}", stage + 1)).chain(sizes.iter().map(|b| b.gb())).collect()
     };

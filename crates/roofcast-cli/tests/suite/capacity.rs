@@ -98,7 +98,7 @@ fn commands_of_four_engines_are_answered() {
         "--hardware",
         "rtx-4090",
         "--from-command",
-        "vllm serve Qwen/Qwen3-8B --cpu-offload-gb 8",
+        "sglang serve --model-path Qwen/Qwen3-8B --cpu-offload-gb 8",
     ];
     let refused = crate::support::run(refused);
     assert!(refused.code == 2 && refused.err.contains("--cpu-offload-gb"), "{}", refused.err);

@@ -181,7 +181,7 @@ impl RateFormula {
 }
 
 /// Efficiencies of a family of kernels: fractions of the peak and of the bandwidth.
-fn of_family(shares: &KernelEfficiency, family: Family, experts_alike: bool) -> [f64; 2] {
+pub(super) fn of_family(shares: &KernelEfficiency, family: Family, experts_alike: bool) -> [f64; 2] {
     match family {
         Family::Moe if experts_alike => [shares.gemm[0], shares.experts[1]],
         Family::Moe => shares.experts,

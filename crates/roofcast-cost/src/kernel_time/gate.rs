@@ -197,8 +197,11 @@ mod tests {
         let precision = PrecisionSpec { weights: Some("fp8".into()), ..PrecisionSpec::default() };
         let options = DeploymentOptions { precision, ..DeploymentOptions::default() };
         let deployment = Deployment::resolve(model, chip, &options).unwrap();
-        let times =
-            KernelTimes::Measured { profiles: Cow::Owned(profiles), shares: KernelEfficiency::UNKNOWN };
+        let times = KernelTimes::Measured {
+            profiles: Cow::Owned(profiles),
+            shares: KernelEfficiency::UNKNOWN,
+            host: KernelEfficiency::UNKNOWN,
+        };
         let coefficients = Coefficients { kernels: times, ..Coefficients::ideal(1.0, 1.0) };
         let step = StepModel::compile(&deployment);
         let operator = step.operators.iter().find(|o| matches!(o.form, Form::Experts(_))).unwrap();

@@ -28,6 +28,11 @@ pub fn load_rate(deployment: &Deployment) -> ByteRate {
     rates(deployment).0
 }
 
+/// Nominal rate in bytes per second from the host's memory to one rank, and the rate that it reaches.
+pub(crate) fn host_link(deployment: &Deployment) -> [ByteRate; 2] {
+    [nominal(deployment), load_rate(deployment)]
+}
+
 /// Computes the host tier behind a device pool of `device_tokens` tokens, if the spec enables one.
 ///
 /// # Errors
@@ -132,14 +137,19 @@ fn token_bytes(deployment: &Deployment) -> Option<TokenBytes> {
 /// Copy rate between an accelerator and its host's memory in one direction while the other is idle, and the fraction
 /// of the rate that each direction reaches while both copy.
 fn rates(deployment: &Deployment) -> (ByteRate, f64) {
-    let accelerator = &deployment.accelerator;
-    let chip_link =
-        accelerator.link.as_ref().filter(|link| link.topology.is_pcie()).map(|link| link.bytes_per_s);
-    let host = accelerator.host_link.as_ref();
-    let nominal = host.map(|link| link.bytes_per_s).or(chip_link).unwrap_or(HOST_LINK);
-    let link = nominal.0 * LINK_SHARE;
+    let host = deployment.accelerator.host_link.as_ref();
+    let link = nominal(deployment).0 * LINK_SHARE;
     let memory =
         host.and_then(|link| link.memory_bytes_per_s).map_or(f64::INFINITY, |rate| rate.0 * MEMORY_SHARE);
     let alone = link.min(memory);
     (ByteRate(alone), (memory / 2.0 / alone).min(1.0))
+}
+
+/// Nominal rate of the link to the host's memory.
+fn nominal(deployment: &Deployment) -> ByteRate {
+    let accelerator = &deployment.accelerator;
+    let chip_link =
+        accelerator.link.as_ref().filter(|link| link.topology.is_pcie()).map(|link| link.bytes_per_s);
+    let host = accelerator.host_link.as_ref().map(|link| link.bytes_per_s);
+    host.or(chip_link).unwrap_or(HOST_LINK)
 }

@@ -156,8 +156,13 @@ fn driver(deployment: &Deployment) -> Bytes {
 
 /// Bytes of the caches of keys and values on one device, a draft model's included.
 fn kv_bytes(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) -> Bytes {
+    caches(deployment, stage, slots, n_ctx, false)
+}
+
+/// Bytes of the caches of keys and values on one device or, if `on_host` is true, in the host's memory.
+fn caches(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64, on_host: bool) -> Bytes {
     let draft = deployment.draft.as_ref().filter(|draft| stage < draft.stages.len());
-    let draft = draft.map_or(Bytes::ZERO, |draft| kv_bytes(draft, stage, slots, n_ctx));
+    let draft = draft.map_or(Bytes::ZERO, |draft| caches(draft, stage, slots, n_ctx, on_host));
     let layer = |mixer: &Mixer| {
         let cells = match window(mixer) {
             Some(window) => slots.window_cells(window, n_ctx) * slots.streams(),
@@ -174,13 +179,13 @@ fn kv_bytes(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) ->
         };
         cells_bytes.saturating_sub(state(mixer, parts.state))
     };
-    let blocks = deployment.stages[stage].blocks.iter();
+    let blocks = deployment.stages[stage].blocks.iter().filter(|(block, _)| block.cache_on_host == on_host);
     blocks.map(|(block, layers)| layer(&block.mixer) * *layers).fold(draft, |all, bytes| all + bytes)
 }
 
 /// Bytes of the recurrent states of all slots on one device.
 fn states(deployment: &Deployment, stage: usize, slots: &Slots) -> Bytes {
-    let blocks = deployment.stages[stage].blocks.iter();
+    let blocks = deployment.stages[stage].blocks.iter().filter(|(block, _)| !block.cache_on_host);
     let stage_states =
         blocks.map(|(block, layers)| state(&block.mixer, parts(deployment, &block.mixer).state) * *layers);
     stage_states.fold(Bytes::ZERO, |all, bytes| all + bytes) * slots.count
@@ -217,7 +222,9 @@ fn buffer(deployment: &Deployment, slots: &Slots, n_ctx: u64) -> Bytes {
         model.layers.iter().map(|layer| feed_forward(&layer.ffn, model.hidden, tp)).max().unwrap_or(0);
     let logits = if is_since(deployment, FEW_OUTPUTS_FROM) { 0 } else { model.vocab + model.hidden };
     let values = attention.max(STREAMS * model.hidden + inner).max(logits);
-    Bytes((values * SINGLE + mask) * slots.n_ubatch.min(n_ctx.max(1)))
+    // A tensor on the host is copied to the device for the time of one operation.
+    let copied = deployment.stages.iter().map(|stage| stage.largest_on_host).max().unwrap_or_default();
+    copied + Bytes((values * SINGLE + mask) * slots.n_ubatch.min(n_ctx.max(1)))
 }
 
 /// Heads of a layer on one device, and the values of queries, keys and values of a token.
@@ -277,6 +284,7 @@ pub(super) fn rank(deployment: &Deployment, stage: usize) -> Rank {
     let taken = taken(deployment, stage, slots, n_ctx);
     let budget_bytes = budget(deployment, taken);
     let pool = kv_bytes(deployment, stage, slots, n_ctx);
+    let hosted = deployment.stages[stage].host_bytes + caches(deployment, stage, slots, n_ctx, true);
     let kv_bytes = match asked_room(deployment, stage) {
         Some(asked) => asked,
         None if is_sized(deployment) => pool,
@@ -289,6 +297,7 @@ pub(super) fn rank(deployment: &Deployment, stage: usize) -> Rank {
         activation_bytes: buffer(deployment, slots, n_ctx),
         runtime_bytes: driver(deployment),
         state_bytes: states(deployment, stage, slots),
+        host_bytes: Some(hosted).filter(|bytes| *bytes > Bytes::ZERO),
         free_bytes: free(deployment),
         kv_bytes,
         short_by_bytes: (taken + kv_bytes).saturating_sub(budget_bytes),

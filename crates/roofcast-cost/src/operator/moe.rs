@@ -101,19 +101,27 @@ impl RoutedExperts {
     }
 }
 
-/// Creates the operator of a layer's routed experts.
-pub(super) fn operator(deployment: &Deployment, shard: &ExpertShard) -> Operator {
+/// Creates the operators of a layer's routed experts: of the weights on the accelerator, and of the weights on the
+/// host.
+pub(super) fn operators(deployment: &Deployment, shard: &ExpertShard) -> Vec<Operator> {
+    let parts = [(1.0 - shard.host_share, false), (shard.host_share, true)];
+    let held = parts.into_iter().filter(|(part, _)| *part > 0.0);
+    held.map(|(part, on_host)| Operator { on_host, ..operator(deployment, shard, part) }).collect()
+}
+
+/// Creates the operator of a part of the weights of a layer's routed experts.
+fn operator(deployment: &Deployment, shard: &ExpertShard, part: f64) -> Operator {
     let ranks = deployment.parallelism.ep;
     let form = RoutedExperts {
         experts: shard.experts.clone(),
         hidden: shard.experts.width(deployment.model.hidden),
         slices: deployment.parallelism.stage_ranks() / ranks,
-        elements: shard.elements as f64,
+        elements: shard.elements as f64 * part,
         bits: 8.0 * shard.bytes.as_f64() / (shard.elements as f64).max(1.0),
         ranks,
         busiest: deployment.experts.load(ranks),
-        flops_per_token: 2.0 * shard.experts.per_token as f64 / ranks as f64 * shard.elements as f64,
-        bytes_per_touched: shard.bytes.as_f64() * shard.local as f64 / shard.experts.count as f64,
+        flops_per_token: 2.0 * shard.experts.per_token as f64 / ranks as f64 * shard.elements as f64 * part,
+        bytes_per_touched: part * shard.bytes.as_f64() * shard.local as f64 / shard.experts.count as f64,
     };
     let experts = super::operator(deployment, OperatorKind::Experts, Form::Experts(form));
     Operator { dtype: shard.dtype, rate: shard.rate, ..experts }

@@ -5,8 +5,9 @@
 //! prompts follow each other from stage to stage (llama.cpp, docs/multi-gpu.md, and `n_copies` of ggml's scheduler).
 //! Knows nothing about the work of a stage: stages are equal.
 
-use roofcast_ask::deployment::Deployment;
+use roofcast_ask::deployment::{Deployment, PipelineStage};
 use roofcast_ask::spec::EngineKind;
+use roofcast_facts::units::Bytes;
 
 /// Pipeline stages of a replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,7 +26,8 @@ impl Stages {
         Stages {
             count,
             microbatches: if in_turn { 1 } else { count },
-            ubatch: (in_turn && count > 1).then_some(deployment.engine.slots.n_ubatch),
+            ubatch: (in_turn && count > 1 && !uses_host(deployment))
+                .then_some(deployment.engine.slots.n_ubatch),
         }
     }
 
@@ -42,6 +44,15 @@ impl Stages {
             }
         }
     }
+}
+
+/// True if weights or a cache lie on the host, with which llama.cpp's parts do not follow each other
+/// (`pipeline_parallel` of `src/llama-context.cpp`, b11549).
+fn uses_host(deployment: &Deployment) -> bool {
+    let on_host = |stage: &PipelineStage| {
+        stage.host_bytes > Bytes::ZERO || stage.blocks.iter().any(|(block, _)| block.cache_on_host)
+    };
+    deployment.stages.iter().any(on_host)
 }
 
 #[cfg(test)]

@@ -231,6 +231,7 @@ mod tests {
         let kernels = KernelTimes::Measured {
             profiles: Cow::Owned(Profiles::default()),
             shares: KernelShares::UNKNOWN,
+            host: KernelShares::UNKNOWN,
         };
         let coefficients = Coefficients { kernels, engine, ..Coefficients::ideal(1.0, 1.0) };
         Overhead::of(model, &coefficients, Messages::default())

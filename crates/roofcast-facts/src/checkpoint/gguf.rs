@@ -310,6 +310,21 @@ pub fn model(name: &str, place: &str, header: &Header) -> Result<Model> {
     Ok(model)
 }
 
+/// GGUF's name of the tensor at module path `module` of a layer, or outside the layers. A tensor that has no name here
+/// keeps its module path, beside the layer's name.
+pub fn tensor_name(module: &str, layer: Option<usize>) -> String {
+    let (path, kind) = module.strip_suffix(".bias").map_or((module, "weight"), |path| (path, "bias"));
+    let Some(layer) = layer else {
+        return match path {
+            "embed_tokens" => "token_embd.weight".to_owned(),
+            "lm_head" => "output.weight".to_owned(),
+            other => format!("{other}.{kind}"),
+        };
+    };
+    let named = TENSORS.iter().find(|(_, modules)| modules.iter().any(|own| path.ends_with(own)));
+    format!("blk.{layer}.{}.{kind}", named.map_or(path, |(name, _)| name))
+}
+
 /// Module paths of the model for a GGUF tensor: several if the file fuses tensors that the model keeps separate.
 fn paths(name: &str) -> Vec<String> {
     let parts: Vec<&str> = name.split('.').collect();

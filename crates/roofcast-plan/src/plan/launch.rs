@@ -70,6 +70,9 @@ pub struct Launch {
     pub assumed: Vec<&'static str>,
 }
 
+/// Value of `-ngl` for the layers of any model.
+const ALL_LAYERS: u64 = 999;
+
 /// Words of a command, or the reason why there is none.
 pub(super) type Words = Result<Vec<String>, String>;
 
@@ -321,7 +324,8 @@ fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
     };
     let slots = &d.engine.slots;
     let fused = if d.engine.attention_backend == Some(AttentionBackend::Naive) { "off" } else { "on" };
-    let words = ["llama-server", "-m", "MODEL.gguf", "-ngl", "999", "-fa", fused, "-cb"];
+    let layers = d.requested_engine().own().llama_cpp.n_gpu_layers.unwrap_or(ALL_LAYERS).to_string();
+    let words = ["llama-server", "-m", "MODEL.gguf", "-ngl", &layers, "-fa", fused, "-cb"];
     let mut line = CommandLine::of(EngineKind::LlamaCpp, &words)?;
     line.set("slots", whole(slots.count))?;
     line.set("context", whole(pool.cells))?;
@@ -335,7 +339,11 @@ fn llama_cpp(d: &Deployment, role: ReplicaRole) -> Words {
     if slots.swa_full {
         line.set("engine.swa_full", true)?;
     }
-    line.covers(&["engine.n_ctx", "engine.kv_unified", "engine.swa_full"]);
+    line.covers(&["engine.n_ctx", "engine.kv_unified", "engine.swa_full", "engine.n_gpu_layers"]);
+    if let Some(places) = &d.requested_engine().own().llama_cpp.override_tensor {
+        line.set("override_tensor", places.as_str())?;
+        line.covers(&["engine.override_tensor"]);
+    }
     if tp > 1 {
         line.set("split_mode", "tensor")?;
     }

@@ -32,6 +32,9 @@ class DeploymentFlags(TypedDict, total=False):
     """Number of accelerators in total"""
     power_limit: float | None
     """Power limit of each accelerator in watts, as nvidia-smi -pl sets it [default: its board power]"""
+    host_bandwidth: float | None
+    """GB/s of the host's memory, from which its processor reads weights that lie there [default: the catalog's, else
+    83.2, two channels of DDR5-5200]"""
     memory_used: float | None
     """GiB of each accelerator's memory that other processes hold when the engine starts [default: 0]"""
     grid_g_per_kwh: float | None
@@ -216,6 +219,9 @@ class DeploymentFlags(TypedDict, total=False):
     """Whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"""
     mm_encoder_tp_mode: Word | None
     """What tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"""
+    cpu_offload_gb: float | None
+    """GiB of each rank's weights that vLLM keeps in host memory and reads over the host's link in every step [default:
+    0]"""
     preemption_mode: Word | None
     """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
@@ -284,6 +290,15 @@ class DeploymentFlags(TypedDict, total=False):
     """Llama.cpp's prompt tokens of a micro-batch: -ub [default: 512]"""
     swa_full: bool | None
     """Whether llama.cpp's layers with a sliding window keep the whole context: --swa-full [default: false]"""
+    n_gpu_layers: int | None
+    """Llama.cpp's layers on the accelerator, the last ones, lm_head counted as one: -ngl [default: all]"""
+    n_cpu_moe: int | None
+    """Llama.cpp's layers, the first ones, whose routed experts lie in host memory: --n-cpu-moe; 999 for all, --cpu-moe
+    [default: 0]"""
+    override_tensor: Word | None
+    """Places of llama.cpp's tensors by their names, as in exps=CPU: patterns, separated by commas: -ot"""
+    no_kv_offload: bool | None
+    """Whether llama.cpp keeps the whole KV cache in host memory: -nkvo [default: false]"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
@@ -636,6 +651,9 @@ class PlanFlags(TypedDict, total=False):
     """Whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"""
     mm_encoder_tp_mode: Word | None
     """What tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"""
+    cpu_offload_gb: float | None
+    """GiB of each rank's weights that vLLM keeps in host memory and reads over the host's link in every step [default:
+    0]"""
     preemption_mode: Word | None
     """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
@@ -704,6 +722,15 @@ class PlanFlags(TypedDict, total=False):
     """Llama.cpp's prompt tokens of a micro-batch: -ub [default: 512]"""
     swa_full: bool | None
     """Whether llama.cpp's layers with a sliding window keep the whole context: --swa-full [default: false]"""
+    n_gpu_layers: int | None
+    """Llama.cpp's layers on the accelerator, the last ones, lm_head counted as one: -ngl [default: all]"""
+    n_cpu_moe: int | None
+    """Llama.cpp's layers, the first ones, whose routed experts lie in host memory: --n-cpu-moe; 999 for all, --cpu-moe
+    [default: 0]"""
+    override_tensor: Word | None
+    """Places of llama.cpp's tensors by their names, as in exps=CPU: patterns, separated by commas: -ot"""
+    no_kv_offload: bool | None
+    """Whether llama.cpp keeps the whole KV cache in host memory: -nkvo [default: false]"""
     workload: Word | None
     """Published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"""
     seed: int | None

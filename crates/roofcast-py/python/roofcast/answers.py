@@ -1736,6 +1736,9 @@ class OperatorCost(Part):
     share: float
     """Efficiency: limit over forecast."""
 
+    on_host: bool | None = None
+    """True if weights or cache lie in the host's memory."""
+
     rests_on: Basis | None = None
     """Measurement or assumption behind the forecast; absent for a limit alone."""
 
@@ -2188,6 +2191,9 @@ class Rank(Part):
 
     adapter_bytes: int | None = None
     """Bytes of the buffers of LoRA adapters; absent if none are served."""
+
+    host_bytes: int | None = None
+    """Bytes of the rank's weights and cache in the host's memory; absent if all are on the accelerator."""
 
 
 @dataclass(init=False, repr=False, eq=False)

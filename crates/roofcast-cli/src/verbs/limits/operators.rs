@@ -27,7 +27,7 @@ pub(super) fn table(cost: &Cost) -> String {
     let size = |b: Bytes| if b == Bytes::ZERO { "–".to_owned() } else { b.gb() };
     let row = |o: &OperatorCost| {
         vec![
-            format!("{} ({})", o.name, o.dtype),
+            format!("{} ({}{})", o.name, if o.on_host { "host, " } else { "" }, o.dtype),
             o.bound.name().to_owned(),
             o.layers.to_string(),
             o.flops.human(),

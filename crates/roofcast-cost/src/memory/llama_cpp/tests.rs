@@ -211,3 +211,56 @@ fn cells_of_windows_depend_on_slots_and_micro_batch() {
     assert_eq!(cells(slots(1, false, 2048, false)), (3072, 1));
     assert_eq!(cells(slots(4, true, 512, true)), (65_536, 1));
 }
+
+/// Llama-3.1-8B has 32 layers, whose cache of 8192 tokens is 8192 · 32 · 2 · 8 · 128 · 2 B = 1024 MiB, 32 MiB a layer. Of
+/// 33 layers with lm_head, `-ngl 20` leaves the first 13 on the host, `-ngl 32` the first, and `-ngl 0` all and lm_head.
+#[test]
+fn layers_on_the_host_have_their_cache_there() {
+    let of = |change: fn(&mut EngineSpec)| {
+        let mut engine = with_context(8192, Some(1));
+        change(&mut engine);
+        let d = catalog_model("llama-3.1-8b", "rtx-3060", "q4_k_m", engine);
+        let rank = rank(&d, 0);
+        (mib(rank.kv_bytes), mib(rank.host_bytes.unwrap_or_default()), rank.weight_bytes, d)
+    };
+    let (kv, host, whole, _) = of(|_| ());
+    assert_eq!((kv, host), (1024.0, 0.0));
+    for (layers, cached) in [(20, 19.0), (32, 31.0), (0, 0.0)] {
+        let change: fn(&mut EngineSpec) = match layers {
+            20 => |engine| engine.llama_cpp.n_gpu_layers = Some(20),
+            32 => |engine| engine.llama_cpp.n_gpu_layers = Some(32),
+            _ => |engine| engine.llama_cpp.n_gpu_layers = Some(0),
+        };
+        let (kv, host, weights, d) = of(change);
+        let moved = mib(d.stages[0].host_bytes);
+        assert_eq!(kv, cached * 32.0, "-ngl {layers}");
+        assert!((host - moved - (1024.0 - kv)).abs() < 1e-6, "-ngl {layers}: {host} {moved}");
+        assert!((mib(weights) + moved - mib(whole)).abs() < 1e-3, "-ngl {layers}: {weights:?}");
+    }
+    let (kv, host, weights, _) = of(|engine| engine.llama_cpp.no_kv_offload = Some(true));
+    assert_eq!((kv, host, weights), (0.0, 1024.0, whole));
+}
+
+/// Experts of gpt-oss-120b are 36 layers of 128 · 3 · 2880 · 2880 weights in 4.25 bits, 1.69 GB a layer with their biases
+/// in 32 bits, (2 · 2880 + 2880) · 128 · 4 B = 4.4 MB. The largest tensor of a layer is a third of its weights.
+#[test]
+fn experts_on_the_host_leave_attention_and_cache() {
+    let weights = 128.0 * 3.0 * 2880.0 * 2880.0 * 4.25 / 8.0;
+    let layer = weights + 128.0 * 3.0 * 2880.0 * 4.0;
+    for (layers, named, share) in [
+        (Some(10), None, 10.0),
+        (Some(999), None, 36.0),
+        (None, Some("blk.[0-4].ffn_(up|down)_exps=CPU"), 10.0 / 3.0),
+    ] {
+        let mut engine = with_context(8192, Some(1));
+        engine.llama_cpp.n_cpu_moe = layers;
+        engine.llama_cpp.override_tensor = named.map(str::to_owned);
+        let d = catalog_model("openai/gpt-oss-120b", "rtx-4090", "mxfp4", engine);
+        let stage = &d.stages[0];
+        let (held, wanted) = (stage.host_bytes.as_f64(), share * layer);
+        assert!((held / wanted - 1.0).abs() < 0.002, "{layers:?} {named:?}: {held} {wanted}");
+        let largest = stage.largest_on_host.as_f64();
+        assert!((largest / (weights / 3.0) - 1.0).abs() < 1e-6, "{largest}");
+        assert!(stage.blocks.iter().all(|(block, _)| !block.cache_on_host));
+    }
+}

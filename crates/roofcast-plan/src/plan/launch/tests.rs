@@ -139,6 +139,11 @@ const SAMPLES: &[(&str, &str, &str, &str)] = &[
     ("llama-cpp.kv_unified", "true", DENSE, ""),
     ("llama-cpp.n_ubatch", "256", DENSE, ""),
     ("llama-cpp.swa_full", "true", DENSE, ""),
+    ("llama-cpp.n_gpu_layers", "20", DENSE, ""),
+    ("llama-cpp.n_cpu_moe", "12", DENSE, ""),
+    ("llama-cpp.override_tensor", "\"ffn_down=CPU,1.attn=CUDA0\"", DENSE, ""),
+    ("llama-cpp.no_kv_offload", "true", DENSE, ""),
+    ("vllm.cpu_offload_gb", "10.0", DENSE, ""),
     ("tensorrt-llm.batch_wait_timeout_iters", "5", DENSE, ""),
     ("tensorrt-llm.batch_wait_max_tokens_ratio", "0.5", DENSE, ""),
     ("tensorrt-llm.disable_overlap_scheduler", "true", DENSE, ""),
@@ -198,7 +203,9 @@ fn difference(model: &str, planned: &Deployment, command: &str) -> Option<String
     }
     let parts = |d: &Deployment| {
         let ranks = (d.parallelism, d.experts, d.sequence_ranks);
-        format!("{:?} {ranks:?} {} {}", settings(d), d.kv.name, d.weights)
+        let on_host: Vec<_> =
+            d.stages.iter().map(|stage| (stage.host_bytes, stage.blocks[0].0.cache_on_host)).collect();
+        format!("{:?} {ranks:?} {} {} {on_host:?}", settings(d), d.kv.name, d.weights)
     };
     let is = parts(&read);
     let was = parts(planned);
