@@ -19,7 +19,11 @@ fn deployment(model: &str, engine: EngineSpec) -> Deployment {
 
 /// Times with kernels from `profiles`.
 fn timing(deployment: &Deployment, profiles: Cow<'static, Profiles>, engine: EngineTimes) -> Timing {
-    let kernels = KernelTimes::Measured { profiles, shares: KernelEfficiency::UNKNOWN };
+    let kernels = KernelTimes::Measured {
+        profiles,
+        shares: KernelEfficiency::UNKNOWN,
+        host: KernelEfficiency::UNKNOWN,
+    };
     let coefficients = Coefficients { kernels, engine, ..Coefficients::ideal(1.0, 1.0) };
     Timing::new(deployment, Arc::new(StepModel::compile(deployment)), Arc::new(coefficients))
 }
