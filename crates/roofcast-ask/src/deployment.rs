@@ -5,6 +5,7 @@
 
 mod balance;
 mod defaults;
+mod drafter;
 mod encoder;
 mod experts;
 mod formats;
@@ -182,6 +183,8 @@ pub struct DeploymentOptions {
     pub draft: Option<Arc<Model>>,
     /// Second accelerator of a fleet of two kinds: `fleet.prefill.accelerator` or `fleet.beside.accelerator`.
     pub other: Option<Arc<Accelerator>>,
+    /// Sentences on parts of the load that are not counted.
+    pub notes: Vec<String>,
 }
 
 impl DeploymentOptions {
@@ -189,6 +192,7 @@ impl DeploymentOptions {
     pub fn of(spec: &Spec) -> DeploymentOptions {
         let p = spec.parallelism;
         DeploymentOptions {
+            notes: spec.workload.iter().flat_map(|workload| workload.notes()).collect(),
             precision: spec.precision.clone(),
             parallelism: RequestedParallelism {
                 count: spec.hardware.count,
@@ -239,7 +243,8 @@ impl Deployment {
         let named = options.engine.name.as_deref().map(EngineKind::of).filter(|_| !options.ideal);
         let by_layers = named == Some(EngineKind::LlamaCpp);
         let parallelism = Parallelism::resolve(&options.parallelism, &model, by_layers)?;
-        let mut assumptions = model.assumptions.clone();
+        let mut assumptions = [model.assumptions.as_slice(), &options.notes].concat();
+        let model = encoder::with_processor(model, &options.engine, &mut assumptions)?;
         support::check_chip(named, &accelerator)?;
         let formats = formats::Formats::resolve(&model, &accelerator, options, &mut assumptions)?;
         if !options.ideal {
@@ -302,33 +307,6 @@ impl Deployment {
         self.assumptions.push(format!("acceptance of drafts is that of {}", published.origin));
         spec.accepted_per_position = Some(published.kept);
         Ok(())
-    }
-
-    /// Resolves the deployment of the draft model, in its own formats.
-    fn drafter(&self) -> Result<Option<Deployment>> {
-        let Some(model) = &self.asked.draft else { return Ok(None) };
-        let Parallelism { tp, pp, attention_dp, replicas, .. } = self.parallelism;
-        let place = "engine.speculative";
-        if pp > 1 || attention_dp > 1 {
-            let accepted = "draft_cost where there are pipeline stages or data-parallel attention";
-            return Err(Error::field(place, "draft_model", &model.name, accepted));
-        }
-        let parallelism = RequestedParallelism {
-            tp: Some(tp),
-            replicas: Some(replicas),
-            ..RequestedParallelism::default()
-        };
-        let engine = EngineSpec {
-            speculative: None,
-            decode_context_parallel_size: None,
-            ..self.asked.engine.on_accelerator()
-        };
-        let options = DeploymentOptions { parallelism, engine, ..DeploymentOptions::default() };
-        let mut draft = Deployment::resolve(Arc::clone(model), Arc::clone(&self.accelerator), &options)
-            .map_err(|e| e.within(place))?;
-        // Adapters change the model that verifies.
-        draft.engine.lora = None;
-        Ok(Some(draft))
     }
 
     /// Resolves the deployment on the second accelerator.

@@ -43,7 +43,7 @@ pub use request::{Prompt, Request};
 pub use trace::Trace;
 pub use traffic::Traffic;
 pub use users::TURN_ROUND;
-pub use words::words;
+pub use words::{estimated_tokens, words};
 
 use class::WrittenClass;
 use empirical::LengthSide;
@@ -272,7 +272,7 @@ impl Workload {
         let observed = Some(empirical::Observed::Pairs(pairs));
         let source = LengthSource { observed, ..LengthSource::of_file(path, None) };
         let length = || Length::Drawn(LengthKind::Empirical(source.clone()));
-        let trace = Arc::new(Trace { requests, timed: true, sessions: Vec::new() });
+        let trace = Arc::new(Trace { requests, timed: true, sessions: Vec::new(), images: 0 });
         let arrivals = Arrivals::Trace(Replay::of(path, Arc::clone(&trace)));
         Workload {
             recorded: Some(trace),
@@ -317,6 +317,19 @@ impl Workload {
         }
         self.pace(place)?;
         Ok(self.check(place)?)
+    }
+
+    /// Sentences on parts of the traffic that are not counted.
+    pub fn notes(&self) -> Vec<String> {
+        let trace = match &self.arrivals {
+            Arrivals::Trace(replay) => replay.recorded.as_ref(),
+            _ => self.recorded.as_ref(),
+        };
+        let images = trace.map_or(0, |trace| trace.images);
+        let sentence = format!(
+            "the trace has {images} images: its prompts have the tokens that it states, and no encoder computes them"
+        );
+        Vec::from_iter(Some(sentence).filter(|_| images > 0))
     }
 
     /// Turns a loaded replay into arrivals at its pace, of the recorded requests unless lengths are given.

@@ -35,9 +35,9 @@ pub struct CapacityQuestion {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capacity {
-    /// True if the weights fit and leave room for KV cache. `max_batch` shows whether a sequence of the context fits.
+    /// True if the weights fit and leave room for a sequence of the context.
     pub fits: bool,
-    /// Bytes that are missing on the fullest accelerator; 0 if the weights fit.
+    /// Bytes that are missing on the fullest accelerator for the weights and a sequence of the context; 0 if both fit.
     pub short_by_bytes: Bytes,
     /// Parameter counts.
     pub parameters: Parameters,
@@ -103,7 +103,7 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
     let tokens = memory.tokens(context);
     let kv_tokens = tokens.saturating_mul(replicas);
     let host = memory::host_tier(deployment, tokens).ok().flatten();
-    let fits = kv_tokens > 0;
+    let fits = sequences > 0;
     let short_by_bytes = if fits { Bytes::ZERO } else { missing(&memory, context) };
     let users =
         u64::try_from(u128::from(sequences * replicas) * u128::from(question.oversubscription_percent) / 100)

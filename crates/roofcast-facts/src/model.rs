@@ -4,6 +4,7 @@
 //! machines or parallelism; [`config`] reads a `config.json`, [`quantization`] number formats.
 
 pub mod config;
+mod drafter;
 pub(crate) mod ffn;
 mod keys;
 pub mod mixer;
@@ -14,6 +15,7 @@ mod tower;
 
 pub(crate) use keys::brief;
 
+pub use drafter::Features;
 pub use ffn::{Dense, Experts, Ffn, largest_deviate};
 pub use mixer::{Attention, Indivisible, Latent, Mixer};
 pub use operator_kind::{Family, OperatorKind};
@@ -87,6 +89,8 @@ pub struct StoredFormats {
     pub formats: BTreeMap<String, Format>,
     /// Format of tensors that the file does not name: norms and biases.
     pub other: Format,
+    /// Bytes of all tensors of the files together.
+    pub bytes: Bytes,
 }
 
 /// One transformer block.

@@ -88,6 +88,12 @@ impl Width {
         Width(bits * Width::UNIT + overhead * Width::UNIT / group)
     }
 
+    /// Mean width of values that take `bytes` together; 0 for none.
+    pub(crate) fn mean(bytes: Bytes, elements: u64) -> Width {
+        let units = u128::from(bytes.0) * 8 * u128::from(Width::UNIT) / u128::from(elements.max(1));
+        Width(u32::try_from(units).unwrap_or(u32::MAX))
+    }
+
     /// The width in bits as a float.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / f64::from(Width::UNIT)

@@ -120,7 +120,7 @@ function headline({ report, refusal }: CapacityAnswer): Fact[] {
   const facts: Fact[] = [
     ["starts", refusal === null ? <b id="starts">yes</b> : <b id="starts" class="bad">no</b>, "by the engine's own rule at start, for requests as long as max_model_len"],
     ["weights", <b>{bytes(report.weight_bytes)}</b>],
-    report.fits
+    report.kv_tokens > 0
       ? ["KV cache", <b>{counted(report.kv_tokens, "token")}</b>]
       : ["does not fit", <b class="bad">{`${bytes(report.short_by_bytes)} short`}</b>, "on the fullest accelerator"],
     [`requests of ${counted(report.context, "token")}`, <b id="most" data-value={report.max_batch} class={holds ? "" : "bad"}>{`${grouped(report.max_batch)} at once`}</b>],

@@ -98,7 +98,7 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
             ["bottleneck", <b>{cost.bound}</b>],
             [prefill ? "prompt tokens/s, at most" : "output tokens/s, at most", <b>{grouped(rate)}</b>, "of the whole deployment at the limit with communication"],
             ["starts", answer.refusal === null ? <b id="starts">yes</b> : <b id="starts" class="bad">no</b>, "by the engine's own rule at start, for requests as long as max_model_len, which is the model's longest where nothing else is said"],
-            ["fits", report.fits ? <b>{`yes, up to ${grouped(capacity.max_batch)} sequences`}</b> : <b class="bad">{capacity.fits ? `no: ${grouped(capacity.max_batch)} of ${grouped(report.batch)} sequences do` : `no: ${bytes(capacity.short_by_bytes)} short`}</b>],
+            ["fits", report.fits ? <b>{`yes, up to ${grouped(capacity.max_batch)} sequences`}</b> : <b class="bad">{capacity.kv_tokens > 0 ? `no: ${grouped(capacity.max_batch)} of ${grouped(report.batch)} sequences do` : `no: ${bytes(capacity.short_by_bytes)} short`}</b>],
           ]}
         />
         {answer.refusal === null ? null : <p class="bad" role="status">{answer.refusal}.</p>}
@@ -137,7 +137,7 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
         <p class="quiet-text">Each term is what it would take alone: weights and KV over {scaled(accelerator.bandwidth_bytes_per_s, "B/s")}, FLOPs over their peaks, messages over the slowest link. They overlap, so they do not add up to the limit.</p>
       </Section>
       {rank ? (
-        <Section name="memory" title="Memory" open={open("memory")} toggle={toggle} note={[capacity.fits ? `${grouped(capacity.kv_tokens)} tokens fit` : "does not fit", fitsFrom(answer)].filter(Boolean).join("; ")}>
+        <Section name="memory" title="Memory" open={open("memory")} toggle={toggle} note={[capacity.kv_tokens > 0 ? `${grouped(capacity.kv_tokens)} tokens fit` : "does not fit", fitsFrom(answer)].filter(Boolean).join("; ")}>
           <Memory rank={rank} answer={answer} />
         </Section>
       ) : null}

@@ -203,18 +203,32 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
             command.notes.push(format!("{rate}; n-grams need {share}"));
         }
         ("suffix", _) => command.notes.push(format!("{rate}; suffixes need --draft-cost and {share}")),
+        (method @ ("eagle" | "eagle3" | "dflash"), Some(model)) if is_path(model) => {
+            command.set("engine.speculative.method", method);
+            command.set("engine.speculative.draft_model", model);
+            command.notes.push(rate.to_owned());
+        }
         (method, model) => {
+            if ["eagle", "eagle3", "dflash"].contains(&method) {
+                command.set("engine.speculative.method", method);
+            }
             command.notes.push(format!("{rate} and, of {method}, --draft-cost"));
             // Layers of the checkpoint draft under `mtp`, or Gemma 4's assistant models.
             let apart = |model: &&str| !method.ends_with("mtp") || model.contains("assistant");
             if let Some(model) = model.filter(apart) {
                 command.notes.push(format!(
-                    "the drafter {model} is not in memory: its weights and its layers' cache take room beside the model's"
+                    "the drafter {model} is not in memory: its weights and its layers' cache take room beside the model's; \
+                     --draft-model with its config.json, and --spec-method, count them"
                 ));
             }
         }
     }
     Ok(())
+}
+
+/// True for a drafter that is named by a folder or a file, whose config describes it.
+fn is_path(model: &str) -> bool {
+    model.starts_with(['.', '/', '~']) || model.ends_with(".json")
 }
 
 #[cfg(test)]
@@ -253,5 +267,29 @@ mod tests {
         }
         let refused = read("vllm serve m --quantization-config fp8").unwrap_err().to_string();
         assert!(refused.contains("--quantization-config") && refused.contains("a JSON object"), "{refused}");
+    }
+
+    /// A drafter in a folder is read from its config, and one known by name alone is not in memory.
+    #[test]
+    fn drafters_have_their_method() {
+        let of = |config: &str, key: &str| {
+            set(
+                &format!("vllm serve m --speculative-config '{config}'"),
+                &format!("engine.speculative.{key}"),
+            )
+        };
+        let folder = r#"{"method": "eagle3", "model": "./drafter", "num_speculative_tokens": 3}"#;
+        assert_eq!(of(folder, "method"), Some("eagle3".into()));
+        assert_eq!(of(folder, "draft_model"), Some("./drafter".into()));
+        let name = r#"{"method": "eagle", "model": "org/drafter", "num_speculative_tokens": 3}"#;
+        assert_eq!([of(name, "method"), of(name, "draft_model")], [Some("eagle".into()), None]);
+    }
+
+    /// Bounds on images are passed on as they are.
+    #[test]
+    fn processors_have_their_bounds() {
+        let command = "vllm serve m --mm-processor-kwargs '{\"max_pixels\": 1003520}'";
+        let expected = Some("{\"max_pixels\": 1003520}".into());
+        assert_eq!(set(command, "engine.mm_processor_kwargs"), expected);
     }
 }

@@ -7,8 +7,30 @@ use super::{Deployment, DeploymentOptions};
 use crate::parallelism::RequestedParallelism;
 use crate::spec::{EncoderTpMode, EngineSpec};
 use roofcast_facts::error::{Error, Result};
-use roofcast_facts::model::{ImageSize, ImageTokens};
+use roofcast_facts::model::{ImageSize, ImageTokens, Model};
 use std::sync::Arc;
+
+/// Returns `model` with the bounds on images that the engine's `mm_processor_kwargs` set, and notes keys that set none.
+///
+/// # Errors
+/// Fails for a text that is no JSON object, for bounds that are out of range, and for a model without a tower.
+pub(super) fn with_processor(
+    model: Arc<Model>,
+    engine: &EngineSpec,
+    assumptions: &mut Vec<String>,
+) -> Result<Arc<Model>> {
+    const PLACE: &str = "engine.vllm.mm_processor_kwargs";
+    let Some(text) = &engine.vllm.mm_processor_kwargs else { return Ok(model) };
+    let mut bounded = Model::clone(&model);
+    let Some(tower) = &mut bounded.tower else {
+        let accepted = format!("omitted: {} has no vision tower that is read", model.name);
+        return Err(Error::field("engine", "vllm.mm_processor_kwargs", text, accepted));
+    };
+    let idle = tower.bound(PLACE, text)?;
+    assumptions
+        .extend(idle.iter().map(|key| format!("mm_processor_kwargs: {key} sets no bound that is counted")));
+    Ok(Arc::new(bounded))
+}
 
 impl Deployment {
     /// Tokens of an image by the rule of the model.

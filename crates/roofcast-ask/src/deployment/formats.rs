@@ -8,6 +8,7 @@ use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::model::{Mixer, Model, Quantization, Tensor, TensorRole};
 use roofcast_facts::precision::{Dtype, Format, GgufMix, KvFormat, WeightFormat};
+use roofcast_facts::units::Bytes;
 
 /// Rules that give every tensor its number format.
 pub(super) struct Formats {
@@ -114,6 +115,12 @@ impl Formats {
         self.unquantized
     }
 
+    /// Bytes of the model's files, if their formats are used.
+    pub(super) fn files(&self, model: &Model) -> Option<Bytes> {
+        let stored = model.stored.as_ref().filter(|_| matches!(self.rule, DtypeRule::Stored(_)));
+        stored.map(|stored| stored.bytes).filter(|bytes| bytes.0 > 0)
+    }
+
     /// Adapts a checkpoint's format to this chip: weight-only quantization if the chip cannot compute in it.
     fn adapted(&self, format: Format) -> Format {
         let format = with_activations(format, self.activations).unwrap_or(format);
@@ -150,6 +157,11 @@ impl Formats {
             DtypeRule::Checkpoint(quantization) => {
                 quantization.format(tensor, layer).map_or(self.unquantized, |f| self.adapted(f))
             }
+            // llama.cpp's files of such checkpoints keep the experts whatever the name of the mixture
+            // (ggml-org/gpt-oss-120b-GGUF; the files of 2 to 8 bits that others publish differ in the rest alone).
+            DtypeRule::Gguf(_) if tensor.role == TensorRole::Expert && experts_are_stored(model) => {
+                self.blocks(Format::MXFP4)
+            }
             DtypeRule::Gguf(mix)
                 if tensor.role != TensorRole::Vector && tensor.role != TensorRole::Router =>
             {
@@ -163,6 +175,11 @@ impl Formats {
             _ => self.unquantized,
         }
     }
+}
+
+/// True for a model whose checkpoint has its experts, and nothing else, in 4-bit floats.
+fn experts_are_stored(model: &Model) -> bool {
+    model.quantization.as_ref().is_some_and(Quantization::of_experts_only)
 }
 
 /// The format that the model's file records for `tensor`.
@@ -191,8 +208,7 @@ fn gguf_place(tensor: &Tensor) -> roofcast_facts::precision::GgufTensor {
 /// experts and store the rest in q8_0 (ggml-org/gpt-oss-20b-GGUF). `None` for other engines, and for files that
 /// record a format per tensor.
 fn gguf(model: &Model, engine: EngineKind, assumptions: &mut Vec<String>) -> Option<WeightFormat> {
-    let quantized = model.quantization.as_ref().is_some_and(Quantization::of_experts_only);
-    if engine != EngineKind::LlamaCpp || !quantized || model.stored.is_some() {
+    if engine != EngineKind::LlamaCpp || !experts_are_stored(model) || model.stored.is_some() {
         return None;
     }
     let mix = GgufMix::Mxfp4Moe;
@@ -313,8 +329,7 @@ fn activations(
     assumptions: &mut Vec<String>,
 ) -> Result<Option<Dtype>> {
     let gguf = match rule {
-        DtypeRule::Gguf(_) => true,
-        DtypeRule::Stored(name) => matches!(name.parse(), Ok(WeightFormat::Gguf(_))),
+        DtypeRule::Gguf(_) | DtypeRule::Stored(_) => true,
         DtypeRule::Linear(_) | DtypeRule::Checkpoint(_) => false,
     };
     match named {

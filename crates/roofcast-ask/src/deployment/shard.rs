@@ -5,7 +5,7 @@
 use super::formats::Formats;
 use super::host::Places;
 use super::{Block, Deployment, ExpertShard, Gemm, Held, PipelineStage};
-use crate::spec::{EncoderTpMode, EngineKind};
+use crate::spec::{DraftMethod, EncoderTpMode, EngineKind};
 use roofcast_facts::error::Result;
 use roofcast_facts::model::{Ffn, Layer, Mixer, Model, OperatorKind, Split, Tensor, TensorRole};
 use roofcast_facts::precision::{Dtype, Format};
@@ -61,10 +61,20 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats, mut places: 
             ahead: None,
         });
     }
-    total += ahead(deployment, formats);
+    total = as_in_files(deployment, formats, total) + ahead(deployment, formats);
     deployment.weight_bytes = total;
     deployment.tensors = tensors;
     Ok(())
+}
+
+/// Makes the weights of all ranks those of the model's files together, and returns their bytes: files may hold tensors
+/// that the model has no name for. `total` are the bytes by the model's tensors.
+fn as_in_files(deployment: &mut Deployment, formats: &Formats, total: Bytes) -> Bytes {
+    let Some(files) = formats.files(&deployment.model).filter(|_| total.0 > 0) else { return total };
+    for stage in &mut deployment.stages {
+        stage.weight_bytes = stage.weight_bytes.scale(files.0, total.0);
+    }
+    files
 }
 
 /// Adds the weights of multi-token-prediction layers that draft to the last stage, and returns their bytes, each
@@ -73,7 +83,8 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats, mut places: 
 fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     let model = deployment.model.clone();
     let drafts_itself = deployment.engine.speculative.as_ref().is_some_and(|spec| {
-        spec.draft_model.is_none() && spec.method.is_none() && spec.draft_cost != Some(0.0)
+        let by_layers = spec.method.is_none_or(|method| method == DraftMethod::Mtp);
+        spec.draft_model.is_none() && by_layers && spec.draft_cost != Some(0.0)
     });
     let counts = drafts_itself && !deployment.ideal && !deployment.is_nominal();
     let runs = counts && deployment.engine.kind() != EngineKind::LlamaCpp;

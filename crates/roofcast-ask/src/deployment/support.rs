@@ -108,7 +108,8 @@ pub(super) fn floats_alone(engine: EngineKind) -> bool {
 /// The reason why the engine does not read weights in the format `name`; `None` if it does.
 pub fn unread(engine: EngineKind, name: &str) -> Option<&'static str> {
     let reads = of(engine)?.weights;
-    let gguf = matches!(name.parse(), Ok(WeightFormat::Gguf(_)));
+    // A file with a format per tensor is of no mixture.
+    let gguf = name == "gguf" || matches!(name.parse(), Ok(WeightFormat::Gguf(_)));
     let of_others = ["mlx-", "exl-"].iter().any(|family| name.starts_with(family));
     // ggml has a type of its own for each of these 4-bit floats.
     let in_gguf = gguf || ["mxfp4", "nvfp4"].contains(&name) || WIDE.contains(&name);

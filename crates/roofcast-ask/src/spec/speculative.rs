@@ -4,6 +4,7 @@ use super::EngineSpec;
 use super::keys::about;
 use roofcast_facts::catalog::kept_at_length;
 use roofcast_facts::error::{Error, Result};
+use roofcast_facts::model::Features;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use std::iter::repeat_n;
@@ -18,6 +19,27 @@ pub enum DraftMethod {
     /// The tokens that followed an earlier occurrence of the last ones (vLLM's `ngram`, `prompt_lookup_max` tokens of
     /// them); no drafts where they do not occur.
     Ngram,
+    /// The checkpoint's own multi-token-prediction layers.
+    Mtp,
+    /// A drafter that reads the model's last hidden state.
+    Eagle,
+    /// A drafter that reads the hidden states of three of the model's layers.
+    Eagle3,
+    /// A drafter that writes all drafts of a step at once from hidden states of several layers.
+    Dflash,
+}
+
+impl DraftMethod {
+    /// Hidden states that a drafter of its own config reads, of as many layers as the drafter has if it reads several;
+    /// `None` for drafts without such a drafter.
+    pub fn features(self, layers: u64) -> Option<Features> {
+        match self {
+            DraftMethod::Ngram | DraftMethod::Mtp => None,
+            DraftMethod::Eagle => Some(Features::Last),
+            DraftMethod::Eagle3 => Some(Features::Three),
+            DraftMethod::Dflash => Some(Features::Layers(layers)),
+        }
+    }
 }
 
 /// `[engine.speculative]`: speculative decoding, with `draft_model`, `draft_cost` or `method`.
@@ -82,7 +104,7 @@ impl EngineSpec {
 impl SpeculativeSpec {
     /// Time to draft one token, as a fraction of the model's step time; `None` of a draft model.
     pub fn cost(&self) -> Option<f64> {
-        self.draft_cost.or(self.method.map(|DraftMethod::Ngram| 0.0))
+        self.draft_cost.or((self.method == Some(DraftMethod::Ngram)).then_some(0.0))
     }
 
     /// Share of a sequence's steps that have drafts.
@@ -90,7 +112,7 @@ impl SpeculativeSpec {
     /// # Errors
     /// N-grams occur again in some texts and not in others: their share must be stated.
     pub fn share(&self) -> Result<f64> {
-        self.draft_share.or(self.method.is_none().then_some(1.0)).ok_or_else(|| {
+        self.draft_share.or((self.method != Some(DraftMethod::Ngram)).then_some(1.0)).ok_or_else(|| {
             let accepted = "0 to 1: the share of a sequence's steps that have drafts, drafts / (generated - accepted \
                             tokens) of the server's counters, 1 where the output copies its prompt; without \
                             drafts vLLM counts no draft, so that its mean acceptance length leaves the step out";
@@ -151,8 +173,9 @@ impl SpeculativeSpec {
             let accepted = "a catalog id, or draft_cost in its place";
             return Err(refused("draft_model", "together with draft_cost", accepted));
         }
-        if self.method.is_some() {
-            return Err(refused("method", format!("ngram with draft_model {model}"), "one of the two"));
+        if let Some(method) = self.method.filter(|method| method.features(1).is_none()) {
+            let named = if method == DraftMethod::Mtp { "mtp" } else { "ngram" };
+            return Err(refused("method", format!("{named} with draft_model {model}"), "one of the two"));
         }
         match self.draft_share {
             Some(share) if share < 1.0 => {

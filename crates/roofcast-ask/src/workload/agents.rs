@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn trace(sessions: Vec<Session>) -> Arc<Trace> {
-        Arc::new(Trace { requests: Vec::new(), timed: true, sessions })
+        Arc::new(Trace { requests: Vec::new(), timed: true, sessions, images: 0 })
     }
 
     /// A parent asks at 0 and is answered at 5 s; two sub-agents start 1 s and 2 s later and end at 9 s and 20 s. The

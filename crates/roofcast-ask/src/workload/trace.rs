@@ -81,6 +81,8 @@ pub struct Trace {
     /// Sessions of the file; empty if it has none. With sessions, `requests` holds every turn at the start time of its
     /// session.
     pub sessions: Vec<Session>,
+    /// Number of images in all prompts.
+    pub images: u64,
 }
 
 impl Trace {
@@ -92,7 +94,7 @@ impl Trace {
             Some(format) => format,
             None => detect(place, text)?,
         };
-        let mut recording = Recording { place, requests: Vec::new(), sessions: Vec::new() };
+        let mut recording = Recording { place, requests: Vec::new(), sessions: Vec::new(), images: 0 };
         match format {
             TraceFormat::Azure => azure::read(text, &mut recording)?,
             TraceFormat::Mooncake => mooncake::read(text, mooncake::MOONCAKE, &mut recording)?,
@@ -112,7 +114,12 @@ impl Trace {
             });
         }
         let timed = !matches!(format, TraceFormat::ShareGpt | TraceFormat::Pairs);
-        Ok(Trace { requests: recording.requests, timed, sessions: recording.sessions })
+        Ok(Trace {
+            requests: recording.requests,
+            timed,
+            sessions: recording.sessions,
+            images: recording.images,
+        })
     }
 
     /// Seconds from the first request to the last.
@@ -169,6 +176,7 @@ struct Recording<'a> {
     place: &'a str,
     requests: Vec<Request>,
     sessions: Vec<Session>,
+    images: u64,
 }
 
 impl Recording<'_> {

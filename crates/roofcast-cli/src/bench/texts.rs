@@ -5,6 +5,7 @@
 //! no files: the rows are arguments.
 
 use super::turn::Turn;
+use roofcast::workload::estimated_tokens;
 use roofcast::{Error, Result};
 use serde_json::{Map, Value};
 
@@ -33,9 +34,6 @@ const LENGTHS: [&str; 6] = [
     "output_tokens_count",
     "output_length",
 ];
-
-/// Mean UTF-8 bytes of a token of English text.
-const BYTES_PER_TOKEN: usize = 4;
 
 const ACCEPTED: &str = "a row as {\"prompt\": \"…\", \"output_len\": 100}, with \"text\" for \"prompt\", with \
                         \"conversations\": [{\"from\": \"human\", \"value\": \"…\"}], or with \"messages\": [{\"role\": \
@@ -110,7 +108,7 @@ fn one(place: &str, row: &Value) -> Result<Text> {
         return Err(Error::field(place, "prompt", "nothing that a user says", ACCEPTED));
     }
     let output_len = first(&LENGTHS).map(|found| tokens(place, found)).transpose()?;
-    let recorded = answer.map(|turn| turn.text.len().div_ceil(BYTES_PER_TOKEN) as u64).filter(|n| *n > 0);
+    let recorded = answer.map(|turn| estimated_tokens(&turn.text)).filter(|n| *n > 0);
     Ok(Text { turns, output_len, recorded })
 }
 

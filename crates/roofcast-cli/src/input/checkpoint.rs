@@ -81,13 +81,14 @@ fn gguf_file(name: &str, path: &Path) -> Result<(Model, Vec<Stored>)> {
     let file = fetched(path)?;
     let header = gguf::header(&place, BufReader::new(file))?;
     let header = joined(path, header)?;
-    let model = gguf::model(name, &place, &header)?;
     let beside = path.with_file_name("config.json");
-    if !beside.exists() {
-        return Ok((model, header.tensors));
-    }
-    let by_config = config::parse(name, &beside.display().to_string(), &text(&beside)?)?;
-    Ok((Model { stored: model.stored, ..by_config }, header.tensors))
+    let model = if beside.exists() {
+        let by_config = config::parse(name, &beside.display().to_string(), &text(&beside)?)?;
+        gguf::holding(by_config, &header)
+    } else {
+        gguf::model(name, &place, &header)?
+    };
+    Ok((model, header.tensors))
 }
 
 /// GGUF file of a folder without safetensors files: the only one, or a part of the only model.

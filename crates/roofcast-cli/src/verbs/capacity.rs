@@ -295,7 +295,7 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
         let bytes = grouped(c.compute_bytes_per_token.0);
         pairs.push(("compute buffer", format!("{bytes} B per token of context, in addition to KV")));
     }
-    if c.fits {
+    if c.kv_tokens > 0 {
         pairs.push(("KV tokens", grouped(c.kv_tokens)));
         let below = [("in host memory", c.host_kv_tokens), ("in storage", c.storage_kv_tokens)];
         let below = below.into_iter().filter_map(|(name, tokens)| Some((name, grouped(tokens?))));
@@ -321,7 +321,7 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
     if let (Some(users), Some(nodes)) = (question.users, c.deployments_for_users) {
         pairs.push(("deployments", format!("{} for {} users", grouped(nodes), grouped(users))));
     }
-    if c.fits && c.max_batch == 0 {
+    if c.kv_tokens > 0 && c.max_batch == 0 {
         pairs.push((
             "no sequence fits",
             format!(

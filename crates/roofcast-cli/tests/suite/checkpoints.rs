@@ -102,6 +102,10 @@ fn a_gguf_has_its_true_bits_per_tensor() {
     assert_eq!(answer["weight_bytes"].as_u64(), Some((PARAMETERS - 192) * 34 / 32 + 192 * 4));
     assert_eq!(answer["checkpoint"]["bytes"], answer["weight_bytes"]);
     assert_eq!(answer["checkpoint"]["differences"], serde_json::json!([]));
+    // llama.cpp reads its own files.
+    let (engines, code) =
+        json(&format!("capacity --model {} --hardware rtx-4090 --engine llama.cpp", path.display()));
+    assert_eq!((code, engines["weight_bytes"].clone()), (0, answer["weight_bytes"].clone()));
     // A flag's format overrides the file's.
     let (other, _) = json(&format!("capacity --model {} --hardware rtx-4090 --weights fp16", path.display()));
     assert_eq!(other["weight_bytes"].as_u64(), Some(2 * PARAMETERS));

@@ -4,7 +4,13 @@
 //! (vocabularies) are skipped; short arrays of numbers are kept. Source: `docs/gguf.md` of ggml and the type traits
 //! of `ggml.c`.
 
+mod attention;
 mod keys;
+mod metadata;
+mod recurrent;
+mod table;
+#[cfg(test)]
+mod tests;
 
 use super::{MOST_DIMENSIONS, MOST_TENSORS, Stored, elements};
 use crate::error::{Error, Result};
@@ -14,6 +20,7 @@ use crate::units::Bytes;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;
+use table::Named;
 
 /// Largest accepted header, in bytes. Headers of real files have up to some 30 MB, nearly all vocabulary.
 const MOST_HEADER: u64 = 256 << 20;
@@ -60,44 +67,6 @@ pub fn model_of(name: &str) -> &str {
 
 /// Most files of one model that are accepted.
 const MOST_PARTS: u64 = 1000;
-
-/// Tensor types as type code, name, values per block, and bytes per block.
-const TYPES: &[(u32, &str, u64, u64)] = &[
-    (0, "f32", 1, 4),
-    (1, "f16", 1, 2),
-    (2, "q4_0", 32, 18),
-    (3, "q4_1", 32, 20),
-    (6, "q5_0", 32, 22),
-    (7, "q5_1", 32, 24),
-    (8, "q8_0", 32, 34),
-    (9, "q8_1", 32, 36),
-    (10, "q2_k", 256, 84),
-    (11, "q3_k", 256, 110),
-    (12, "q4_k", 256, 144),
-    (13, "q5_k", 256, 176),
-    (14, "q6_k", 256, 210),
-    (15, "q8_k", 256, 292),
-    (16, "iq2_xxs", 256, 66),
-    (17, "iq2_xs", 256, 74),
-    (18, "iq3_xxs", 256, 98),
-    (19, "iq1_s", 256, 50),
-    (20, "iq4_nl", 32, 18),
-    (21, "iq3_s", 256, 110),
-    (22, "iq2_s", 256, 82),
-    (23, "iq4_xs", 256, 136),
-    (24, "i8", 1, 1),
-    (25, "i16", 1, 2),
-    (26, "i32", 1, 4),
-    (27, "i64", 1, 8),
-    (28, "f64", 1, 8),
-    (29, "iq1_m", 256, 56),
-    (30, "bf16", 1, 2),
-    (34, "tq1_0", 256, 54),
-    (35, "tq2_0", 256, 66),
-    (39, "mxfp4", 32, 17),
-    (40, "nvfp4", 64, 36),
-    (41, "q1_0", 128, 18),
-];
 
 /// Reads a header from the start of a file; `place` names the file in errors.
 pub fn header(place: &str, reader: impl Read) -> Result<Header> {
@@ -236,15 +205,15 @@ impl<R: Read> HeaderReader<'_, R> {
         shape.reverse();
         let code = self.u32(&name)?;
         let _offset = self.u64(&name)?;
-        let Some((_, dtype, block, bytes)) = TYPES.iter().find(|t| t.0 == code) else {
+        let Some(kind) = table::by_code(code) else {
             return Err(self.bad(&name, format!("type {code}"), "a type of ggml"));
         };
         let Some(elements) = elements(&shape) else {
             return Err(self.bad(&name, format!("{shape:?}"), "dimensions of a real tensor"));
         };
-        let size = u128::from(elements).div_ceil(u128::from(*block)) * u128::from(*bytes);
+        let size = u128::from(elements).div_ceil(u128::from(kind.values)) * u128::from(kind.bytes);
         let bytes = Bytes(u64::try_from(size).unwrap_or(u64::MAX));
-        Ok(Stored { name, dtype: (*dtype).to_owned(), shape, elements, bytes })
+        Ok(Stored { name, dtype: kind.name.to_owned(), shape, elements, bytes })
     }
 }
 
@@ -254,32 +223,25 @@ pub(crate) fn config(place: &str, header: &Header) -> Result<Value> {
     let architecture = architecture.ok_or_else(|| {
         Error::field(place, "general.architecture", "missing", "a GGUF of a language model")
     })?;
-    known(place, architecture, header)?;
-    let shape = |name: &str| header.tensors.iter().find(|t| t.name == name).map(|t| t.shape.clone());
-    let mut config = keys::translated(architecture, header);
-    config.insert("torch_dtype".into(), json!("float16"));
-    let vocab = shape("token_embd.weight").and_then(|s| s.first().copied());
-    config.insert("vocab_size".into(), json!(vocab));
-    config.insert("tie_word_embeddings".into(), json!(shape("output.weight").is_none()));
-    // GGUF has a list of one value per layer where layers may differ; if all values are equal, the first is used.
-    for key in ["num_attention_heads", "num_key_value_heads", "intermediate_size"] {
-        if let Some(Value::Array(list)) = config.get(key) {
-            let alike = list.windows(2).all(|w| w[0] == w[1]);
-            let first = list.first().cloned().filter(|_| alike);
-            let first = first.ok_or_else(|| {
-                Error::field(place, key, "different in each layer", "one value for all layers")
-            })?;
-            config.insert(key.into(), first);
-        }
-    }
-    Ok(Value::Object(config))
+    let model_type = model_type(place, architecture, header)?;
+    let metadata = metadata::Metadata::new(place, architecture, header)?;
+    Ok(Value::Object(keys::translated(&metadata, model_type)?))
 }
 
-/// Refuses an architecture that is not known where its keys say more than a Llama's: recurrences, experts, latents,
-/// indexers.
-fn known(place: &str, architecture: &str, header: &Header) -> Result<()> {
-    if reader::standing(keys::model_type(architecture)) != reader::Standing::Unknown {
-        return Ok(());
+/// Type whose keys describe an architecture. One that is not known is refused where its keys say more than a Llama's:
+/// recurrences, experts, latents, indexers.
+fn model_type<'a>(place: &str, architecture: &'a str, header: &Header) -> Result<&'a str> {
+    let refused = |found: String| {
+        let accepted = "an architecture that is known, or a config.json in the file's folder";
+        Err(Error::field(place, "general.architecture", found, accepted))
+    };
+    match table::named(architecture) {
+        Some(Named::As(model_type)) => return Ok(model_type),
+        Some(Named::Refused(why)) => {
+            return refused(format!("{architecture:?}, which is not modelled: {why}"));
+        }
+        None if reader::standing(architecture) != reader::Standing::Unknown => return Ok(architecture),
+        None => {}
     }
     let more = ["ssm.", "expert", "lora_rank", "_mla", "indexer", "wkv", "shortconv", "linear_attn", "kda."];
     let set = |value: &Value| value.as_u64() != Some(0);
@@ -288,26 +250,39 @@ fn known(place: &str, architecture: &str, header: &Header) -> Result<()> {
             key.strip_prefix(architecture).is_some_and(|rest| more.iter().any(|part| rest.contains(part)));
         is_telling && set(value)
     });
-    let Some((key, _)) = telling else { return Ok(()) };
-    let description = format!("{architecture:?}, which is not known, with `{key}`");
-    let accepted = "an architecture that is known, or a config.json in the file's folder";
-    Err(Error::field(place, "general.architecture", description, accepted))
+    match telling {
+        Some((key, _)) => refused(format!("{architecture:.80?}, which is not known, with `{key:.80}`")),
+        None => Ok(architecture),
+    }
 }
 
 /// Model of a GGUF file, each tensor in its stored format; `name` is the model's name in reports.
 pub fn model(name: &str, place: &str, header: &Header) -> Result<Model> {
-    let mut model = reader::read(name, place, &config(place, header)?)?;
+    Ok(holding(reader::read(name, place, &config(place, header)?)?, header))
+}
+
+/// The model with the formats of a file's tensors; all tensors of the file together are its weights.
+pub fn holding(mut model: Model, header: &Header) -> Model {
     let mut formats = BTreeMap::new();
     for tensor in &header.tensors {
-        let Some((_, dtype, block, bytes)) = TYPES.iter().find(|t| t.1 == tensor.dtype) else { continue };
-        let format =
-            Format { name: dtype, width: Width::grouped(0, *bytes as u32 * 8, *block as u32), compute: None };
+        let Some(kind) = table::by_name(&tensor.dtype) else { continue };
+        let width = Width::grouped(0, kind.bytes as u32 * 8, kind.values as u32);
+        let format = Format { name: kind.name, width, compute: None };
         formats.extend(paths(&tensor.name).into_iter().map(|path| (path, format)));
     }
+    let bytes: Bytes = header.tensors.iter().map(|tensor| tensor.bytes).sum();
+    let elements = header.tensors.iter().fold(0_u64, |sum, tensor| sum.saturating_add(tensor.elements));
+    let mean = Format { name: "gguf", width: Width::mean(bytes, elements), compute: None };
+    for (index, layer) in model.held_layers().iter().enumerate() {
+        let matrices = layer.tensors(model.hidden).into_iter().filter(|t| t.role.is_matrix());
+        for tensor in matrices {
+            formats.entry(format!("layers.{index}.{}", tensor.name)).or_insert(mean);
+        }
+    }
     // GGUF quantizes matrices and tables only; norms and biases are kept in 32 bits.
-    model.stored =
-        Some(StoredFormats { name: "gguf", formats, other: Format { compute: None, ..Format::FP32 } });
-    Ok(model)
+    let other = Format { compute: None, ..Format::FP32 };
+    model.stored = Some(StoredFormats { name: "gguf", formats, other, bytes });
+    model
 }
 
 /// GGUF's name of the tensor at module path `module` of a layer, or outside the layers. A tensor that has no name here
@@ -332,8 +307,9 @@ fn paths(name: &str) -> Vec<String> {
         ["token_embd", "weight"] => vec!["embed_tokens".into()],
         ["output", "weight"] => vec!["lm_head".into()],
         ["position_embd", "weight"] => vec!["embed_positions".into()],
-        ["blk", layer, tensor, "weight"] => {
-            let ours = TENSORS.iter().filter(|(theirs, _)| theirs == tensor);
+        ["blk", layer, tensor @ .., "weight"] => {
+            let tensor = tensor.join(".");
+            let ours = TENSORS.iter().filter(|(theirs, _)| *theirs == tensor);
             ours.flat_map(|(_, ours)| ours.iter()).map(|ours| format!("layers.{layer}.{ours}")).collect()
         }
         _ => Vec::new(),
@@ -352,14 +328,29 @@ const TENSORS: &[(&str, &[&str])] = &[
     ("attn_kv_a_mqa", &["self_attn.kv_a_proj_with_mqa"]),
     ("attn_kv_b", &["self_attn.kv_b_proj"]),
     ("attn_k_b", &["self_attn.kv_b_proj"]),
+    ("attn_qkv", &["linear_attn.in_proj_qkv"]),
+    ("attn_gate", &["linear_attn.in_proj_z", "self_attn.g_proj"]),
     ("ssm_in", &["mamba.in_proj"]),
     ("ssm_x", &["mamba.x_proj"]),
     ("ssm_dt", &["mamba.dt_proj"]),
-    ("ssm_out", &["mamba.out_proj"]),
+    ("ssm_out", &["mamba.out_proj", "linear_attn.out_proj"]),
+    ("ssm_ba", &["linear_attn.in_proj_ba"]),
+    ("ssm_alpha", &["linear_attn.in_proj_ba"]),
+    ("ssm_f_a", &["self_attn.f_a_proj"]),
+    ("ssm_f_b", &["self_attn.f_b_proj"]),
+    ("ssm_g_a", &["self_attn.g_a_proj"]),
+    ("ssm_g_b", &["self_attn.g_b_proj"]),
+    ("ssm_beta", &["self_attn.b_proj"]),
+    ("shortconv.in_proj", &["conv.in_proj"]),
+    ("shortconv.out_proj", &["conv.out_proj"]),
+    ("indexer.attn_q_b", &["self_attn.indexer.wq_b"]),
+    ("indexer.attn_k", &["self_attn.indexer.wk"]),
+    ("indexer.proj", &["self_attn.indexer.weights_proj"]),
     ("ffn_gate", &["mlp.gate_proj"]),
     ("ffn_up", &["mlp.up_proj"]),
     ("ffn_down", &["mlp.down_proj"]),
     ("ffn_gate_inp", &["mlp.gate"]),
+    ("ffn_gate_up_exps", &["mlp.experts.0.gate_proj", "mlp.experts.0.up_proj"]),
     ("ffn_gate_exps", &["mlp.experts.0.gate_proj"]),
     ("ffn_up_exps", &["mlp.experts.0.up_proj"]),
     ("ffn_down_exps", &["mlp.experts.0.down_proj"]),

@@ -13,8 +13,8 @@ const LARGEST: u64 = 1 << 24;
 /// Longest accepted list, longer than the most layers; it bounds the time to look up a layer.
 const LONGEST_LIST: usize = 4096;
 
-/// Keys of a multimodal config's text part.
-const TEXT_PARTS: [&str; 3] = ["text_config", "llm_config", "language_config"];
+/// Keys of a multimodal config's text part, and of the layers of a drafter as the package speculators writes it.
+const TEXT_PARTS: [&str; 4] = ["text_config", "llm_config", "language_config", "transformer_layer_config"];
 
 /// Nested text part of `config`, the object that [`Keys::new`] takes; `None` if the keys are not nested.
 pub(super) fn text_part(config: &mut Value) -> Option<&mut Map<String, Value>> {

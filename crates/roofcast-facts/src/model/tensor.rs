@@ -21,6 +21,13 @@ pub enum TensorRole {
     Vector,
 }
 
+impl TensorRole {
+    /// True for a matrix or a table, which a file may hold quantized.
+    pub(crate) fn is_matrix(self) -> bool {
+        !matches!(self, TensorRole::Vector | TensorRole::Router)
+    }
+}
+
 /// Split of a tensor over `tp` ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {

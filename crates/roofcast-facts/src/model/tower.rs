@@ -2,9 +2,10 @@
 //!
 //! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and the merger of patches into
 //! tokens. [`encoder`] has the tower as a model, whose time is that of a prompt; [`sizing`] the tokens of an image by
-//! its size.
+//! its size, [`processor`] the bounds that a user sets.
 
 mod encoder;
+mod processor;
 mod sizing;
 
 use super::keys::Keys;

@@ -135,7 +135,8 @@ class DeploymentFlags(TypedDict, total=False):
     """Tokens drafted after each step of a sequence; 0 for none"""
     spec_method: Word | None
     """Method of drafting: ngram, whose drafts are copied from earlier text, at no cost, and accepted all together or
-    not at all [default: that of a draft_model, or of a draft_cost]"""
+    not at all; mtp, by the checkpoint's own layers; eagle, eagle3, dflash, by a draft_model that reads the model's
+    hidden states [default: that of a draft_model, or of a draft_cost]"""
     draft_share: float | None
     """Share, 0 to 1, of a sequence's steps that have drafts: drafts / (generated - accepted tokens) of the server's
     counters [default: 1; ngram has none]"""
@@ -222,6 +223,8 @@ class DeploymentFlags(TypedDict, total=False):
     cpu_offload_gb: float | None
     """GiB of each rank's weights that vLLM keeps in host memory and reads over the host's link in every step [default:
     0]"""
+    mm_processor_kwargs: Word | None
+    """Bounds on images that the model's processor takes, as a JSON object: {'max_pixels': 1003520}"""
     preemption_mode: Word | None
     """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None
@@ -567,7 +570,8 @@ class PlanFlags(TypedDict, total=False):
     """Tokens drafted after each step of a sequence; 0 for none"""
     spec_method: Word | None
     """Method of drafting: ngram, whose drafts are copied from earlier text, at no cost, and accepted all together or
-    not at all [default: that of a draft_model, or of a draft_cost]"""
+    not at all; mtp, by the checkpoint's own layers; eagle, eagle3, dflash, by a draft_model that reads the model's
+    hidden states [default: that of a draft_model, or of a draft_cost]"""
     draft_share: float | None
     """Share, 0 to 1, of a sequence's steps that have drafts: drafts / (generated - accepted tokens) of the server's
     counters [default: 1; ngram has none]"""
@@ -654,6 +658,8 @@ class PlanFlags(TypedDict, total=False):
     cpu_offload_gb: float | None
     """GiB of each rank's weights that vLLM keeps in host memory and reads over the host's link in every step [default:
     0]"""
+    mm_processor_kwargs: Word | None
+    """Bounds on images that the model's processor takes, as a JSON object: {'max_pixels': 1003520}"""
     preemption_mode: Word | None
     """Handling of a preempted request's KV cache: recompute, swap [default: recompute]"""
     swap_space: float | None

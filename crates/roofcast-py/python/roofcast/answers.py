@@ -3015,11 +3015,11 @@ class Capacity(Document):
     """Users per sequence in memory."""
 
     fits: bool
-    """True if the weights fit and leave room for KV cache. ``max_batch`` shows whether a sequence of the context
-    fits."""
+    """True if the weights fit and leave room for a sequence of the context."""
 
     short_by_bytes: int
-    """Bytes that are missing on the fullest accelerator; 0 if the weights fit."""
+    """Bytes that are missing on the fullest accelerator for the weights and a sequence of the context; 0 if both
+    fit."""
 
     parameters: Parameters
     """Parameter counts."""

@@ -64,6 +64,23 @@ fn an_encoder_by_hand() {
     );
 }
 
+/// Qwen3-VL by a user's bound of 1,003,520 pixels, 980 tokens of 32 × 32: 4000 × 3000 is shrunk by √(12,000,000 /
+/// 1,003,520) = 3.458 to 36 · 27 tokens, without the bound 125 · 94. A bound that is no number, and a model without a
+/// tower, are refused; a key of videos is named.
+#[test]
+fn a_user_bounds_images() {
+    let bound = |text: &str| format!("[engine.vllm]\nmm_processor_kwargs = '{text}'\n");
+    let size = ImageSize::Pixels(4000, 3000);
+    assert_eq!(cost("", size).tokens, 125 * 94);
+    assert_eq!(cost(&bound(r#"{"max_pixels": 1003520}"#), size).tokens, 36 * 27);
+    let told = deployment(QWEN, &bound(r#"{"max_pixels": "many"}"#)).unwrap_err().to_string();
+    assert!(told.contains("mm_processor_kwargs: `max_pixels`"), "{told}");
+    let told = deployment("meta-llama/Llama-3.1-8B-Instruct", &bound("{}")).unwrap_err().to_string();
+    assert!(told.contains("no vision tower"), "{told}");
+    let (noted, _) = deployment(QWEN, &bound(r#"{"fps": 2}"#)).unwrap();
+    assert!(noted.assumptions.iter().any(|text| text.contains("mm_processor_kwargs: fps")));
+}
+
 /// A request of two images and 100 tokens of text takes as long as one of 2148 tokens of text and two encoders, in one
 /// step and in chunks of 500 tokens. On two ranks that encode whole images both are encoded at once.
 #[test]
@@ -120,7 +137,6 @@ fn refusals_name_model_and_key() {
     let llama = "meta-llama/Llama-3.1-8B-Instruct";
     for (name, text, says) in [
         (llama, format!("{offline}{pixels}"), "Llama-3.1-8B"),
-        ("google/gemma-4-31B-it", format!("{offline}{pixels}"), "a number of tokens"),
         (QWEN, format!("[engine]\nlanguage_model_only = true\n{offline}{pixels}"), "language_model_only"),
         (QWEN, format!("{load}{sessions}{pixels}"), "omitted in sessions"),
         (

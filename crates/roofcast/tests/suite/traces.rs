@@ -50,11 +50,21 @@ fn each_format_is_seen_and_read() {
     assert_eq!(tags, [(-1, 7), (4, 8)]);
     assert_eq!(rows("arrival_s,input_len,output_len\n1,2,3\n"), [(1000.0, 2, 3)]);
     assert_eq!(rows("input_length,output_length\n146,195\n\n122,366\n"), [(0.0, 146, 195), (0.0, 122, 366)]);
-    // 5 bytes are 2 tokens, 12 are 3; é takes two bytes.
+    // 5/4.7 bytes are 2 tokens, 12/4.7 are 3; é takes two bytes.
     let sharegpt = "{\"conversations\":[{\"from\":\"human\",\"value\":\"abcé\"},{\"from\":\"gpt\",\"value\":\"abcdefghijkl\"}]}\n\
                     {\"prompt_tokens\":9,\"completion_tokens\":8}\n";
     assert_eq!(rows(sharegpt), [(0.0, 2, 3), (0.0, 9, 8)]);
     assert!(!read(sharegpt).unwrap().timed && read(own).unwrap().timed);
+}
+
+/// Images of Azure's multimodal trace are counted, and their number is noted.
+#[test]
+fn images_of_a_trace_are_noted() {
+    let text = "TIMESTAMP,NumImages,ContextTokens,GeneratedTokens\n2024-10-15 12:00:00.0,0,632,180\n\
+                2024-10-15 12:00:00.7,2,562,61\n2024-10-15 12:00:01.3,3,294,88\n";
+    assert_eq!(rows(text), [(0.0, 632, 180), (700.0, 562, 61), (1300.0, 294, 88)]);
+    assert_eq!(read(text).unwrap().images, 5);
+    assert!(read(&text.replace(",3,", ",many,")).is_err());
 }
 
 /// Other programs' columns in any order, with more of them, and an agent's request whose time is unknown.

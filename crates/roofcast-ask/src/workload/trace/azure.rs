@@ -1,11 +1,14 @@
 //! Azure's public traces (github.com/Azure/AzurePublicDataset): `TIMESTAMP,ContextTokens,GeneratedTokens`, with times
-//! as dates like `2023-11-16 18:17:03.9799600`, with or without an offset like `+00:00`.
+//! as dates like `2023-11-16 18:17:03.9799600`, with or without an offset like `+00:00`; the trace of multimodal requests
+//! has `NumImages`.
 
 use super::{Recording, csv, plain};
 use roofcast_facts::error::Result;
 use roofcast_facts::units::Picoseconds;
 
-const COLUMNS: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
+const COLUMNS: [&str; 4] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens", "NumImages"];
+/// Most images of a request.
+const MOST_IMAGES: u64 = 1000;
 const TENTHS_OF_MICROSECONDS: i64 = 10_000_000;
 
 pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
@@ -31,6 +34,9 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
             ticks as f64 / TENTHS_OF_MICROSECONDS as f64,
         )?;
         let at = Picoseconds(ticks * 100_000);
+        if row.text(3).is_some() {
+            recording.images += row.value::<u64>(3, "a number of images", recording)?.min(MOST_IMAGES);
+        }
         let request = plain(at, row.tokens(1, recording)?, row.tokens(2, recording)?);
         recording.add(row.line, request)
     })

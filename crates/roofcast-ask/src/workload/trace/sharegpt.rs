@@ -1,15 +1,14 @@
 //! JSON lines of conversations, without times.
 //!
 //! A line has lengths (`input_length` or `prompt_tokens`, `output_length` or `completion_tokens`), or `conversations`,
-//! whose first two texts are prompt and answer. The number of tokens of a text is estimated as a quarter of its UTF-8
-//! bytes, rounded up, which is a rule of thumb for English. For accurate lengths, tokenize the texts beforehand.
+//! whose first two texts are prompt and answer, of as many tokens as their bytes and script suggest. For accurate
+//! lengths, tokenize the texts beforehand.
 
+use super::super::words::estimated_tokens;
 use super::{Recording, json, plain};
 use roofcast_facts::error::Result;
 use roofcast_facts::units::Picoseconds;
 use serde::Deserialize;
-
-const BYTES_PER_TOKEN: usize = 4;
 
 #[derive(Deserialize)]
 struct Line {
@@ -28,7 +27,7 @@ struct Turn {
 
 pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
     json::lines(text, recording, |line, found: Line, recording| {
-        let tokens = |turn: &Turn| turn.value.len().div_ceil(BYTES_PER_TOKEN) as u64;
+        let tokens = |turn: &Turn| estimated_tokens(&turn.value);
         let (input, output) = match (&found, found.conversations.as_slice()) {
             (Line { input_length: Some(input), output_length: Some(output), .. }, _) => (*input, *output),
             (_, [prompt, answer, ..]) => (tokens(prompt), tokens(answer)),

@@ -24,7 +24,7 @@ pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
         let count = estimated.map(|text| text.output_len = text.recorded).count();
         if count > 0 {
             notes.push(format!(
-                "{count} prompts ask for as many tokens as their recorded answers have, at 4 bytes a token; --output-len \
+                "{count} prompts ask for as many tokens as their recorded answers have, by their bytes; --output-len \
                  asks for others"
             ));
         }

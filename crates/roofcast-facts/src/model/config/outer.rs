@@ -59,8 +59,10 @@ impl Reader<'_> {
             if final_norm { norm } else { 0 },
             Split::Replicated,
         ));
+        // A drafter of EAGLE-3 scores the frequent tokens alone.
+        let scored = self.keys.count(&["draft_vocab_size"])?.unwrap_or(vocab);
         outer.push(
-            Tensor::linear("lm_head", OperatorKind::LmHead, vocab, width, Split::Even)
+            Tensor::linear("lm_head", OperatorKind::LmHead, scored, width, Split::Even)
                 .with_role(TensorRole::Head),
         );
         if matches!(self.model_type, "gptj" | "phi" | "phimoe") {

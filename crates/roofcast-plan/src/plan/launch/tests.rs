@@ -16,6 +16,7 @@ const ENGINES: [EngineKind; 4] =
     [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm, EngineKind::LlamaCpp];
 const DENSE: &str = "meta-llama/Llama-3.1-8B-Instruct";
 const EXPERTS: &str = "deepseek-ai/DeepSeek-V3";
+const VISION: &str = "Qwen/Qwen3-VL-4B-Instruct";
 const HYBRID: &str = "Qwen/Qwen3-Next-80B-A3B-Instruct";
 const RANKS: &str = "parallelism.tp = 1\nparallelism.attention_dp = 8\nparallelism.ep = 8\n";
 
@@ -108,6 +109,7 @@ const SAMPLES: &[(&str, &str, &str, &str)] = &[
     ("vllm.max_cpu_loras", "8", DENSE, "engine.vllm.enable_lora = true\n"),
     ("vllm.fully_sharded_loras", "true", DENSE, "engine.vllm.enable_lora = true\n"),
     ("vllm.mm_encoder_tp_mode", "\"data\"", DENSE, ""),
+    ("vllm.mm_processor_kwargs", "'{\"max_pixels\": 1003520}'", VISION, ""),
     ("sglang.schedule_policy", "\"lpm\"", DENSE, ""),
     ("sglang.chunked_prefill_size", "4096", DENSE, ""),
     ("sglang.chunked_prefill_size", "-1", DENSE, ""),

@@ -117,7 +117,11 @@ fn drafts(line: &mut CommandLine, d: &Deployment) -> Result<(), String> {
     let Some(spec) = &d.requested_engine().speculative else { return Ok(()) };
     let tokens = spec.num_speculative_tokens;
     let config = match (&spec.draft_model, spec.method, spec.draft_cost) {
-        (Some(model), ..) => json!({"model": model, "num_speculative_tokens": tokens}),
+        (Some(model), None, _) => json!({"model": model, "num_speculative_tokens": tokens}),
+        (Some(model), Some(method), _) => {
+            json!({"method": method, "model": model, "num_speculative_tokens": tokens})
+        }
+        (None, Some(DraftMethod::Mtp), None) => json!({"method": "mtp", "num_speculative_tokens": tokens}),
         (None, Some(DraftMethod::Ngram), None) => {
             json!({"method": "ngram", "num_speculative_tokens": tokens})
         }
