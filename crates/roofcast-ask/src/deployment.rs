@@ -295,6 +295,12 @@ impl Deployment {
         Ok(deployment)
     }
 
+    /// Returns the deployment with further assumptions.
+    pub fn noting(mut self, notes: impl IntoIterator<Item = String>) -> Deployment {
+        self.assumptions.extend(notes);
+        self
+    }
+
     /// Replaces the name of published acceptance figures by the figures, and notes their source.
     fn look_up_acceptance(&mut self) -> Result<()> {
         let Some(spec) = &mut self.engine.speculative else { return Ok(()) };

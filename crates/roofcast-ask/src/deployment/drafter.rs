@@ -30,11 +30,13 @@ impl Deployment {
             replicas: Some(replicas),
             ..RequestedParallelism::default()
         };
-        let engine = EngineSpec {
+        let mut engine = EngineSpec {
             speculative: None,
             decode_context_parallel_size: None,
             ..self.asked.engine.on_accelerator()
         };
+        // Bounds on images are the model's.
+        engine.vllm.mm_processor_kwargs = None;
         let options = DeploymentOptions { parallelism, engine, ..DeploymentOptions::default() };
         let resolve = |model: Arc<Model>| {
             let chip = Arc::clone(&self.accelerator);
