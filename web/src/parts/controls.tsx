@@ -51,7 +51,6 @@ function Typed({ of, named, value, empty, change, id, described }: Omit<Numbered
     <input
       id={id}
       type="text"
-      inputMode="decimal"
       autocomplete="off"
       spellcheck={false}
       placeholder={empty}

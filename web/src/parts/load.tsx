@@ -2,13 +2,13 @@
 
 import type { JSX } from "preact";
 import type { State } from "../state";
-import type { Catalog } from "../views/common";
 import { Field, Picker, Select, Slider, powers, type Option } from "./controls";
 
 interface Props {
   state: State;
   set: (change: Partial<State>) => void;
-  catalog: Catalog;
+  /** Published workloads, and those that have arrivals of their own. */
+  catalog: { workloads: readonly Option[]; recorded: readonly string[] };
 }
 
 const ARRIVALS: readonly Option[] = [

@@ -27,10 +27,10 @@ export function CapacityView({ state, set, catalog, shown, toggle }: ViewProps<C
       <form class="controls" onSubmit={(e) => e.preventDefault()} aria-label="What is served, on what">
         <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
         <Picker label="Accelerator" value={state.hardware} options={catalog.accelerators} change={(hardware) => set({ hardware })} />
-        <Slider of="hardware.count" value={state.count} at={read?.count} values={COUNTS} change={(count) => set({ count })} />
+        <Slider of="hardware.count" empty="1" value={state.count} at={read?.count} values={COUNTS} change={(count) => set({ count })} />
         <Slider of="parallelism.tp" value={state.tp} empty="widest" values={DEGREES} change={(tp) => set({ tp })} />
-        <Slider of="context" label={LABELS.context} unit="tokens" value={context} at={read?.context} values={powers(128, 131072)} change={(v) => set({ context: v })} />
-        <Slider of="batch" label={LABELS.batch} unit="at once" value={batch} at={read?.batch} values={powers(1, 4096)} change={(v) => set({ batch: v })} />
+        <Slider of="context" label={LABELS.context} unit="tokens" empty="4096" value={context} at={read?.context} values={powers(128, 131072)} change={(v) => set({ context: v })} />
+        <Slider of="batch" label={LABELS.batch} unit="at once" empty="1" value={batch} at={read?.batch} values={powers(1, 4096)} change={(v) => set({ batch: v })} />
         <details class="more">
           <summary>More: formats, engine, its share of memory, host memory, storage, users</summary>
           <div class="controls">

@@ -37,9 +37,9 @@ export function LimitsView({ state, set, catalog, shown, toggle }: ViewProps<Lim
         <form class="controls" onSubmit={(e) => e.preventDefault()} aria-label="What is served, on what">
           <Picker label="Model" value={state.model} options={catalog.models} change={(model) => set({ model, weights: "" })} />
           <Picker label="Accelerator" value={state.hardware} options={catalog.accelerators} change={(hardware) => set({ hardware })} />
-          <Slider of="batch" unit="sequences" value={state.batch} at={read?.batch} values={powers(1, 4096)} change={(batch) => set({ batch })} />
-          <Slider of="context" unit="tokens" value={state.context} at={read?.context} values={powers(128, 131072)} change={(context) => set({ context })} />
-          <Slider of="hardware.count" value={state.count} at={read?.count} values={COUNTS} change={(count) => set({ count })} />
+          <Slider of="batch" unit="sequences" empty="1" value={state.batch} at={read?.batch} values={powers(1, 4096)} change={(batch) => set({ batch })} />
+          <Slider of="context" unit="tokens" empty="4096" value={state.context} at={read?.context} values={powers(128, 131072)} change={(context) => set({ context })} />
+          <Slider of="hardware.count" empty="1" value={state.count} at={read?.count} values={COUNTS} change={(count) => set({ count })} />
           <Slider of="parallelism.tp" value={state.tp} empty="widest" values={DEGREES} change={(tp) => set({ tp })} />
           <Select label="Weight format" value={state.weights} options={WEIGHTS} change={(weights) => set({ weights })} />
           <details class="more">
