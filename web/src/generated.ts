@@ -19,6 +19,7 @@ export interface LimitsAnswer {
 export interface LimitsSweepAnswer {
   report: LimitsSweepDocument;
   pictures: Picture[];
+  table: Tabled;
 }
 
 export interface CapacityAnswer {
@@ -42,6 +43,7 @@ export interface RunAnswer {
 export interface RunSweepAnswer {
   report: SweepDocument;
   pictures: Picture[];
+  table: Tabled;
 }
 
 export interface PlanAnswer {
@@ -251,6 +253,11 @@ export interface Carbon {
   grams_per_million_output_tokens: number | null;
   grid_g_per_kwh: number;
   pue: number;
+}
+
+export interface Cell {
+  shown: string;
+  number: number | null;
 }
 
 export interface ChangedDeployment {
@@ -1355,6 +1362,11 @@ export interface SweepDocument {
   interrupted: boolean;
   skipped?: string[];
   points: Point[];
+}
+
+export interface Tabled {
+  names: string[];
+  rows: Cell[][];
 }
 
 export interface Tables {

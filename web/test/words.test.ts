@@ -8,7 +8,7 @@ import { command, file, machine, memory, plan, run, without } from "../src/spec"
 import { inWords, typed } from "../src/fields";
 import { DEFAULTS, parse, write } from "../src/state";
 import { opened } from "../src/views/common";
-import { chosen, held, sweepable } from "../src/views/sweep";
+import { chosen, columnsOf, held, sweepable } from "../src/views/sweep";
 
 describe("numbers", () => {
   it("have three digits and a unit", () => {
@@ -176,6 +176,13 @@ describe("a question about memory", () => {
     // An engine without a host tier is not given one.
     expect(memory({ ...DEFAULTS, engine: "llama.cpp", host: "64" })["engine"]).not.toHaveProperty("sglang");
   });
+});
+
+it("a table has the columns that the answer declares", () => {
+  const cell = (shown: string, number: number | null = null) => ({ shown, number });
+  const columns = columnsOf({ names: ["limit ms", "fits"], rows: [[cell("4.64", 4.637), cell("yes")], [cell("–"), cell("no")]] });
+  const row = { value: 1, cells: [cell("4.64", 4.637), cell("yes")] };
+  expect(columns.map((c) => [c.name, c.number, c.show(row), c.value(row)])).toEqual([["limit ms", true, "4.64", 4.637], ["fits", false, "yes", "yes"]]);
 });
 
 describe("a sweep", () => {

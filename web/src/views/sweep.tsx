@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { dollars, grouped, percent, significant, time } from "../format";
-import type { LimitsSweepAnswer, Picture, RunSweepAnswer } from "../generated";
+import { grouped } from "../format";
+import type { LimitsSweepAnswer, Picture, RunSweepAnswer, Tabled } from "../generated";
 import { useWork } from "../parts/asking";
 import { Select, Text, Wrong } from "../parts/controls";
 import { Drawn } from "../parts/drawn";
@@ -74,9 +74,25 @@ interface Props {
   flags: Flags;
 }
 
-type Swept = { pictures: Picture[]; report: { points: { values: (boolean | number | string)[] }[] } };
+type Value = boolean | number | string;
+type Swept = { pictures: Picture[]; table: Tabled; report: { points: { values: Value[] }[] } };
 
-function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state, set }: Omit<Props, "spec" | "flags"> & {
+/** A row of the table: the value of the key, and the cells that the answer declares. */
+interface Row {
+  value: Value;
+  cells: Tabled["rows"][number];
+}
+
+/** Columns of the answer's own table. */
+export const columnsOf = (table: Tabled): Column<Row>[] =>
+  table.names.map((name, i) => ({
+    name,
+    show: (row) => row.cells[i]?.shown,
+    value: (row) => row.cells[i]?.number ?? row.cells[i]?.shown,
+    number: table.rows.some((cells) => cells[i]?.number !== null),
+  }));
+
+function Sweep<T extends Swept>({ path, keys, body, words, title, state, set }: Omit<Props, "spec" | "flags"> & {
   path: string;
   keys: readonly SweepKey[];
   /** The question about a key, without the sweep. */
@@ -84,19 +100,19 @@ function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state
   /** The command line of the question about a key. */
   words: (key: string, sweep: string) => string;
   title: string;
-  columns: readonly Column<T["report"]["points"][number]>[];
 }): JSX.Element {
   const { key, name, values } = chosen(keys, state);
   const work = useWork<T>(null);
   const question = { ...body(key), sweep: `${key}=${values}` };
   const asked = JSON.stringify(question);
   useEffect(() => work.start(path, question), [asked]);
-  const value = (p: Swept["report"]["points"][number]) => {
-    const first = p.values[0] ?? null;
-    return typeof first === "boolean" ? String(first) : first;
+  const rows = (work.answer?.report.points ?? []).map(({ values: [value = ""] }, i): Row => ({ value, cells: work.answer?.table.rows[i] ?? [] }));
+  const first: Column<Row> = {
+    name,
+    show: ({ value }) => (typeof value === "number" ? grouped(value) : String(value)),
+    value: ({ value }) => (typeof value === "boolean" ? String(value) : value),
+    number: rows.every(({ value }) => typeof value === "number"),
   };
-  const points: readonly T["report"]["points"][number][] = work.answer?.report.points ?? [];
-  const first: Column<T["report"]["points"][number]> = { name, show: (p) => (typeof value(p) === "number" ? grouped(Number(value(p))) : String(value(p))), value, number: points.every((p) => typeof value(p) === "number") };
   return (
     <Wrong.Provider value={work.error}>
       <form class="controls" aria-label="What varies" onSubmit={(e) => e.preventDefault()}>
@@ -108,25 +124,13 @@ function Sweep<T extends Swept>({ path, keys, body, words, title, columns, state
       {work.answer ? (
         <div class={work.busy || work.error ? "stale" : ""} aria-busy={work.busy}>
           <figure class="picture swept"><Drawn pictures={work.answer.pictures} title={`${title} over ${name}`} /></figure>
-          <Table rows={points} columns={[first, ...columns]} caption={`${title} over ${name}`} file="roofcast-sweep.csv" keyed={(p) => p.values.join(" ")} />
+          <Table rows={rows} columns={[first, ...columnsOf(work.answer.table)]} caption={`${title} over ${name}`} file="roofcast-sweep.csv" keyed={(row) => String(row.value)} />
         </div>
       ) : null}
       <Command text={words(key, `${key}=${values}`)} />
     </Wrong.Provider>
   );
 }
-
-type StepPoint = LimitsSweepAnswer["report"]["points"][number];
-
-const STEP_COLUMNS: readonly Column<StepPoint>[] = [
-  { name: "limit", show: (p) => time(p.limit_with_communication_ms), value: (p) => p.limit_with_communication_ms, number: true },
-  { name: "forecast", show: (p) => time(p.forecast_ms), value: (p) => p.forecast_ms, number: true },
-  { name: "80 % interval", show: (p) => `${time(p.forecast_band_ms[0])} to ${time(p.forecast_band_ms[1])}`, value: (p) => p.forecast_band_ms.join(" to "), number: true },
-  { name: "tokens/s", show: (p) => grouped(p.forecast_tokens_per_s), value: (p) => p.forecast_tokens_per_s, number: true, title: () => "at the forecast" },
-  { name: "$ per M tokens", show: (p) => dollars(p.usd_per_million_tokens), value: (p) => p.usd_per_million_tokens ?? null, number: true, title: () => "at the forecast" },
-  { name: "bottleneck", show: (p) => p.bound, value: (p) => p.bound },
-  { name: "fits", show: (p) => (p.fits ? "yes" : "no"), value: (p) => p.fits ? "yes" : "no", title: () => "whether memory holds the KV cache of the step" },
-];
 
 export function LimitsSweep({ spec, state, set, flags }: Props): JSX.Element {
   const of = (key: string) => sweepable(spec, key);
@@ -138,28 +142,11 @@ export function LimitsSweep({ spec, state, set, flags }: Props): JSX.Element {
       body={(key) => ({ spec: of(key), ...held(key, state) })}
       words={(key, sweep) => command(flags, "limits", of(key), ["--sweep", sweep, ...step(key)])}
       title="Time of a step and its throughput"
-      columns={STEP_COLUMNS}
       state={state}
       set={set}
     />
   );
 }
-
-type RunPoint = RunSweepAnswer["report"]["points"][number];
-
-const RUN_COLUMNS: readonly Column<RunPoint>[] = [
-  { name: "requests/s", show: (p) => significant(p.request_throughput), value: (p) => p.request_throughput, number: true, title: (p) => (p.load.overloaded ? "overload: the queue grows for as long as requests come" : "served") },
-  { name: "within the SLO/s", show: (p) => significant(p.request_goodput), value: (p) => p.request_goodput, number: true },
-  { name: "output tokens/s", show: (p) => grouped(p.output_throughput), value: (p) => p.output_throughput, number: true },
-  { name: "TTFT p50", show: (p) => time(p.p50_ttft_ms), value: (p) => p.p50_ttft_ms, number: true },
-  { name: "TTFT p99", show: (p) => time(p.p99_ttft_ms), value: (p) => p.p99_ttft_ms, number: true },
-  { name: "TPOT p50", show: (p) => time(p.p50_tpot_ms), value: (p) => p.p50_tpot_ms, number: true },
-  { name: "TPOT p99", show: (p) => time(p.p99_tpot_ms), value: (p) => p.p99_tpot_ms, number: true },
-  { name: "E2EL p99", show: (p) => time(p.p99_e2el_ms), value: (p) => p.p99_e2el_ms, number: true },
-  { name: "running", show: (p) => significant(p.activity.mean_running), value: (p) => p.activity.mean_running, number: true },
-  { name: "KV held", show: (p) => percent(p.kv_cache.mean_usage), value: (p) => p.kv_cache.mean_usage, number: true },
-  { name: "overloaded", show: (p) => (p.load.overloaded ? "yes" : "no"), value: (p) => (p.load.overloaded ? "yes" : "no") },
-];
 
 export function ServeSweep({ spec, state, set, flags }: Props): JSX.Element {
   const load = LOAD_KEYS[state.load];
@@ -170,7 +157,6 @@ export function ServeSweep({ spec, state, set, flags }: Props): JSX.Element {
       body={(key) => ({ spec: sweepable(spec, key) })}
       words={(key, sweep) => command(flags, "simulate", sweepable(spec, key), ["--sweep", sweep])}
       title="Latencies and throughput"
-      columns={RUN_COLUMNS}
       state={state}
       set={set}
     />

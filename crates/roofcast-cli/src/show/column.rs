@@ -4,6 +4,7 @@
 
 use super::number::{grouped, percent, significant};
 use roofcast::units::Bytes;
+use serde::Serialize;
 
 /// A value of a cell.
 pub(crate) enum Figure {
@@ -40,6 +41,15 @@ impl Figure {
         }
     }
 
+    fn number(&self) -> Option<f64> {
+        match self {
+            Figure::Number(number) | Figure::Rate(number) | Figure::Share(number) => Some(*number),
+            Figure::Count(count) => Some(*count as f64),
+            Figure::Size(bytes) => Some(bytes.0 as f64),
+            Figure::Flag(_) | Figure::Word(_) | Figure::Absent => None,
+        }
+    }
+
     fn plain(&self) -> String {
         match self {
             Figure::Number(number) | Figure::Rate(number) | Figure::Share(number) => number.to_string(),
@@ -50,6 +60,22 @@ impl Figure {
             Figure::Absent => String::new(),
         }
     }
+}
+
+/// A table for the page: titles of columns, and rows of cells.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Tabled {
+    names: Vec<String>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A cell for the page: its text, and its value by which rows are sorted.
+#[derive(Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub(crate) struct Cell {
+    shown: String,
+    number: Option<f64>,
 }
 
 /// A column about values of type `T`.
@@ -121,5 +147,47 @@ impl<T> Columns<T> {
     /// The cells of a value.
     pub(crate) fn row(&self, value: &T) -> impl Iterator<Item = String> {
         self.columns.iter().map(move |column| column.cell(value, self.csv))
+    }
+
+    /// The table of `values` for the page.
+    pub(crate) fn table<'a>(&self, values: impl Iterator<Item = &'a T>) -> Tabled {
+        let cell = |figure: Figure| Cell { shown: figure.shown(), number: figure.number() };
+        let row = |value: &T| self.columns.iter().map(|column| cell((column.figure)(value))).collect();
+        Tabled { names: distinct(&self.names().collect::<Vec<_>>()), rows: values.map(row).collect() }
+    }
+}
+
+/// Titles of which none occurs twice: a repeated title has the quantity of the column before it, as in `TTFT p99` after
+/// `TTFT p50`.
+fn distinct(titles: &[&str]) -> Vec<String> {
+    let repeated = |title: &str| titles.iter().filter(|other| **other == title).count() > 1;
+    let before = |index: usize| titles[..index].last().and_then(|title| title.split(' ').next());
+    let name = |(index, title): (usize, &&str)| match before(index).filter(|_| repeated(title)) {
+        Some(quantity) => format!("{quantity} {title}"),
+        None => (*title).to_owned(),
+    };
+    titles.iter().enumerate().map(name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_the_columns_of_the_text() {
+        const ALL: &[Column<f64>] = &[
+            Column::new("TTFT p50", "p50", |v| Figure::Number(*v)),
+            Column::shown("p99", |v| Figure::Share(*v)),
+            Column::csv("key", |_| Figure::Absent),
+            Column::shown("TPOT p50", |_| Figure::Word("none".to_owned())),
+            Column::shown("p99", |_| Figure::Absent),
+        ];
+        let values = [0.5];
+        let table = Columns::of(ALL, values.iter(), false).table(values.iter());
+        assert_eq!(table.names, ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"]);
+        let row: Vec<(&str, Option<f64>)> =
+            table.rows[0].iter().map(|cell| (cell.shown.as_str(), cell.number)).collect();
+        assert_eq!(row[1..], [("50 %", Some(0.5)), ("none", None), ("–", None)]);
+        assert_eq!(row[0].1, Some(0.5));
     }
 }

@@ -14,7 +14,7 @@ use crate::args::{LimitsArgs, StepArgs};
 use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::Source;
-use crate::show::column::Columns;
+use crate::show::column::{Columns, Tabled};
 use crate::show::picture::{Picture, pictures};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
@@ -176,16 +176,18 @@ impl Swept {
         View {
             report: Document { schema: SCHEMA, body: self.answer() },
             pictures: pictures(|width| report::sweep::figure(&picture, width)),
+            table: Columns::of(COLUMNS, self.points.iter(), false).table(self.points.iter()),
         }
     }
 }
 
-/// Data for the page: the answer, and its picture for places of several widths.
+/// Data for the page: the answer, its picture for places of several widths, and its table.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LimitsSweepAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Answer<'a>>,
     pictures: Vec<Picture>,
+    table: Tabled,
 }
 
 impl Space {

@@ -11,6 +11,7 @@ use crate::args::SimulateArgs;
 use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::{Scenario, Source};
+use crate::show::column::Tabled;
 use crate::show::picture::{Picture, pictures};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
@@ -110,12 +111,13 @@ pub(crate) struct Swept {
     all: usize,
 }
 
-/// Data for the page: the answer, and its picture for places of several widths.
+/// Data for the page: the answer, its picture for places of several widths, and its table.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "RunSweepAnswer"))]
 pub(crate) struct View<'a> {
     report: Document<Sweep<'a>>,
     pictures: Vec<Picture>,
+    table: Tabled,
 }
 
 /// One combination, resolved.
@@ -303,6 +305,7 @@ impl Swept {
         View {
             report: Document { schema: SCHEMA, body: self.answer() },
             pictures: pictures(|width| report::sweep::figure(&picture, width)),
+            table: rows::table(&self.runs),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Run, about};
 use crate::input::dimensions::{Dimension, word};
-use crate::show::column::{Column, Columns, Figure};
+use crate::show::column::{Column, Columns, Figure, Tabled};
 use crate::show::number::{grouped, percent};
 use crate::show::table;
 use crate::verbs::simulate::text::{answered_per_s, good_per_s};
@@ -31,6 +31,11 @@ pub(super) fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
     let text = table::fitted(&header, &rows, keys.len(), &spare);
     format!("{title}{}{text}{}{note}{}", table::pairs(&asked(runs)), caches(&keys, runs), spans(runs))
+}
+
+/// The table for the page.
+pub(super) fn table(runs: &[Run]) -> Tabled {
+    Columns::of(COLUMNS, runs.iter(), false).table(runs.iter())
 }
 
 /// The load and SLO that all runs have in common, by name; the varied keys are in the table.
