@@ -1,10 +1,11 @@
 //! Requests of clients: the bodies of `/v1/completions` and `/v1/chat/completions`.
 //!
-//! Knows: OpenAI's keys and vLLM's additions; [`bounds`] knows their valid values; [`responses`], [`messages`],
+//! Knows: OpenAI's keys and vLLM's additions; [`bounds`] knows their valid values, [`conversation`] the turns; [`responses`], [`messages`],
 //! [`embeddings`], [`sglang`] and [`llama_cpp`] know the keys of other endpoints. Keys that have no effect in this
 //! emulation are ignored, as vLLM ignores unknown keys. Knows nothing about engines.
 
 mod bounds;
+pub(crate) mod conversation;
 mod embeddings;
 mod llama_cpp;
 pub(crate) mod messages;
@@ -14,9 +15,9 @@ mod sglang;
 use super::fields::Fields;
 use super::form::Form;
 use super::refusal::Refusal;
-use super::tokenizer::{Encoded, Tokenizer};
-use super::tools::Calls;
-use serde_json::Value;
+use super::tokenizer::Tokenizer;
+use super::tools::{Calls, Shape};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Endpoint to which a request was sent.
@@ -85,6 +86,10 @@ pub(crate) struct Ask {
     pub(crate) calls: Option<Calls>,
     /// Required form of the answer.
     pub(crate) form: Option<Form>,
+    /// Most tokens of thinking before the answer, in Anthropic's API; 0 without thinking.
+    pub(crate) thinking: u64,
+    /// Keys of a response that repeat the request's.
+    pub(crate) repeated: Map<String, Value>,
     /// Requested format of embeddings.
     pub(crate) vectors: Vectors,
     pub(crate) kv_transfer: KvTransfer,
@@ -132,6 +137,8 @@ impl Ask {
             request_id: None,
             calls: None,
             form: None,
+            thinking: 0,
+            repeated: Map::new(),
             vectors: Vectors::default(),
             kv_transfer: KvTransfer::default(),
             user: None,
@@ -154,7 +161,7 @@ impl Ask {
 
     fn openai(endpoint: Endpoint, fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let prompts = match endpoint {
-            Endpoint::Chat => vec![chat(fields, tokenizer)?.into()],
+            Endpoint::Chat => vec![conversation::chat(fields, tokenizer)?.into()],
             _ => prompts("prompt", fields.get("prompt").unwrap_or(&Value::Null), tokenizer)?,
         };
         let stream = fields.flag("stream")?.unwrap_or(false);
@@ -193,7 +200,7 @@ impl Ask {
             logprobs: bounds::logprobs(endpoint, fields)?,
             return_token_ids: fields.flag("return_token_ids")?.unwrap_or(false),
             request_id: fields.string("request_id")?.map(str::to_owned),
-            calls: if endpoint == Endpoint::Chat { Calls::read(fields)? } else { None },
+            calls: if endpoint == Endpoint::Chat { Calls::read(Shape::Chat, fields)? } else { None },
             form: Form::read(fields)?,
             kv_transfer: KvTransfer::read(fields)?,
             user: fields.string("user")?.map(str::to_owned),
@@ -244,61 +251,6 @@ fn named(tokens: Arc<[u32]>, tokenizer: &dyn Tokenizer) -> Result<Arc<[u32]>, Re
     match tokens.iter().max().filter(|largest| !tokenizer.holds(**largest)) {
         Some(largest) => Err(Refusal::bad(format!("Token id {largest} is out of vocabulary"))),
         None => Ok(tokens),
-    }
-}
-
-/// Encodes the messages of a chat as tokens.
-pub(crate) fn chat(fields: &Fields, tokenizer: &dyn Tokenizer) -> Encoded {
-    let answers = fields.flag("add_generation_prompt")?.unwrap_or(true);
-    said(&turns("messages", fields.need("messages")?)?, answers, tokenizer)
-}
-
-/// Encodes turns of role and text as tokens; if `answers`, the beginning of the answer follows.
-fn said(turns: &[(String, String)], answers: bool, tokenizer: &dyn Tokenizer) -> Encoded {
-    if turns.is_empty() {
-        return Err(Refusal::bad("At least one message is needed."));
-    }
-    let tokens = tokenizer.chat(turns, answers)?;
-    if tokens.is_empty() {
-        return Err(Refusal::bad("The messages have no token."));
-    }
-    Ok(tokens)
-}
-
-/// Roles and texts of the messages in a field.
-fn turns(field: &str, value: &Value) -> Result<Vec<(String, String)>, Refusal> {
-    let wrong = |reason: &str| Refusal::field(field, "list_type", reason, value);
-    let items = value.as_array().ok_or_else(|| wrong("Input should be a valid list"))?;
-    let turn = |item: &Value| {
-        let role = item.get("role").and_then(Value::as_str);
-        let role = role.ok_or_else(|| wrong("a message without a role"))?;
-        let text = content(item.get("content")).ok_or_else(|| wrong("a content that is no text"))?;
-        Ok((role.to_owned(), text + &called(item)))
-    };
-    items.iter().map(turn).collect()
-}
-
-/// The arguments of the tools that an assistant's message called. Encoding them gives the tokens of the original
-/// answer, so that the prefix cache has them.
-fn called(message: &Value) -> String {
-    let calls = message.get("tool_calls").and_then(Value::as_array);
-    let arguments = |call: &Value| call.pointer("/function/arguments")?.as_str().map(str::to_owned);
-    calls.into_iter().flatten().filter_map(arguments).collect()
-}
-
-/// The text of a message: a string, or the text parts of a list.
-fn content(value: Option<&Value>) -> Option<String> {
-    match value {
-        None | Some(Value::Null) => Some(String::new()),
-        Some(Value::String(text)) => Some(text.clone()),
-        Some(Value::Array(parts)) => {
-            let text = |part: &Value| match part {
-                Value::String(text) => Some(text.clone()),
-                part => Some(part.get("text").and_then(Value::as_str).unwrap_or_default().to_owned()),
-            };
-            parts.iter().map(text).collect()
-        }
-        Some(_) => None,
     }
 }
 

@@ -1,13 +1,17 @@
 //! Texts of answers: words drawn from the prompt, generated before the first token is sent.
 //!
-//! Knows: an answer's length, the stop string that ends it, and each token's text. An answer is a function of prompt
-//! and seed. Knows nothing about when tokens are sent.
+//! Knows: an answer's length, the stop string that ends it, each token's text, and the parts of an answer: thinking, text
+//! and calls of tools, whichever API asks. An answer is a function of prompt and seed. Knows nothing about when tokens
+//! are sent.
 
-use super::ask::Ask;
+mod parts;
+
+use super::ask::{Ask, Endpoint};
 #[cfg(feature = "tokenizers")]
 use super::tokenizer::Vocabulary;
 use super::tokenizer::{Rule, Tokenizer};
 use super::tools::{Calls, Choice, Tool};
+pub(crate) use parts::{Part, PartKind};
 #[cfg(feature = "tokenizers")]
 use roofcast::Result;
 use roofcast::workload::words;
@@ -26,7 +30,9 @@ pub(crate) struct Completion {
     pub(crate) stops: bool,
     /// The stop string that ended the answer.
     pub(crate) stop_reason: Option<String>,
-    /// Calls of tools; `text` then consists of their arguments, one after the other.
+    /// Number of tokens of thinking, with which the answer begins.
+    thoughts: usize,
+    /// Calls of tools; after the thinking, `text` then consists of their arguments, one after the other.
     calls: Vec<Said>,
     /// True if the engine aborted the answer before its end.
     pub(crate) aborted: bool,
@@ -44,15 +50,6 @@ impl Completion {
     /// True if the answer calls tools instead of giving a text.
     pub(crate) fn calls(&self) -> bool {
         !self.calls.is_empty()
-    }
-
-    /// The tools that the answer calls, each with its arguments.
-    pub(crate) fn called(&self) -> impl Iterator<Item = (&str, &str)> {
-        let ends = self.calls.iter().skip(1).map(|next| next.first).chain([self.tokens.len()]);
-        let from = |token: usize| token.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
-        self.calls.iter().zip(ends).map(move |(call, end)| {
-            (call.name.as_str(), self.text.get(from(call.first)..from(end)).unwrap_or_default())
-        })
     }
 
     /// Number of the call to which token `index` belongs, and the tool's name if the call begins with this token.
@@ -88,6 +85,7 @@ impl Completion {
     pub(crate) fn cut(&mut self, tokens: usize) {
         self.tokens = self.tokens[..tokens].into();
         self.calls.retain(|call| call.first < tokens);
+        self.thoughts = self.thoughts.min(tokens);
         self.ends.truncate(tokens);
         self.text.truncate(self.ends.last().map_or(0, |end| *end as usize));
         (self.aborted, self.stops, self.stop_reason) = (true, false, None);
@@ -102,9 +100,17 @@ const MILLION: usize = 1_000_000;
 pub struct Author {
     tokenizer: Arc<dyn Tokenizer>,
     words: Vec<Word>,
-    /// Lengths in tokens of answers that end by themselves; one is drawn for each answer.
-    lengths: Vec<u64>,
+    lengths: Lengths,
     calling: Calling,
+}
+
+/// Lengths in tokens of answers that end by themselves; one is drawn for each answer.
+#[derive(Debug, Clone, Default)]
+pub struct Lengths {
+    /// Lengths of all such answers; empty if none are stated.
+    pub stated: Vec<u64>,
+    /// Lengths of answers to requests without a bound, if none are stated.
+    pub usual: Vec<u64>,
 }
 
 /// Settings of tool calls in answers.
@@ -154,18 +160,18 @@ fn vocabulary(tokenizer: &dyn Tokenizer) -> Vec<Word> {
 impl Author {
     /// Creates an author of texts in the tokens of a rule that needs no vocabulary. Answers have these lengths in tokens
     /// unless clients set bounds.
-    pub fn by_rule(lengths: Vec<u64>, calling: Calling) -> Author {
+    pub fn by_rule(lengths: Lengths, calling: Calling) -> Author {
         Author::new(Arc::new(Rule), lengths, calling)
     }
 
     /// Creates an author of texts in the tokens of a `tokenizer.json` of this text. Fails, with `place` as the name of the
     /// file, if the text is no tokenizer.
     #[cfg(feature = "tokenizers")]
-    pub fn by_vocabulary(place: &str, text: &str, lengths: Vec<u64>, calling: Calling) -> Result<Author> {
+    pub fn by_vocabulary(place: &str, text: &str, lengths: Lengths, calling: Calling) -> Result<Author> {
         Ok(Author::new(Arc::new(Vocabulary::parse(place, text)?), lengths, calling))
     }
 
-    fn new(tokenizer: Arc<dyn Tokenizer>, lengths: Vec<u64>, calling: Calling) -> Author {
+    fn new(tokenizer: Arc<dyn Tokenizer>, lengths: Lengths, calling: Calling) -> Author {
         Author { words: vocabulary(&*tokenizer), tokenizer, lengths, calling }
     }
 
@@ -177,24 +183,49 @@ impl Author {
     /// Generates the answer to choice `choice` of a prompt, of at most `most` tokens.
     pub(crate) fn answer(&self, ask: &Ask, prompt: &[u32], choice: usize, most: u64) -> Completion {
         let mut draw = Draw::of(prompt, ask.seed ^ (choice as u64) << 32);
-        if let Some(calls) = ask.calls.as_ref().filter(|calls| self.chooses(calls, &mut draw)) {
-            return self.calls(calls, &mut draw, most);
+        // At least one token is left for the answer.
+        let room = ask.thinking.min(most.saturating_sub(1));
+        if room == 0 {
+            return self.answer_alone(ask, &mut draw, most);
+        }
+        let thoughts = self.drawn(ask, &mut draw).map_or(room, |length| length.clamp(1, room));
+        let thinking = self.words(&mut draw, thoughts as usize, |_, _, _| false);
+        let answer = self.answer_alone(ask, &mut draw, most - thoughts);
+        thinking.before(answer)
+    }
+
+    /// Generates an answer without thinking.
+    fn answer_alone(&self, ask: &Ask, draw: &mut Draw, most: u64) -> Completion {
+        if let Some(calls) = ask.calls.as_ref().filter(|calls| self.chooses(calls, draw)) {
+            return self.calls(calls, draw, most);
         }
         if let Some(form) = &ask.form {
             let text = form.text(&mut |count| draw.below(count), &|index| self.word(index));
             return self.said(&[text], most);
         }
-        let length = self.length(ask, &mut draw, most) as usize;
+        let length = self.length(ask, draw, most) as usize;
+        let mut answer = self.words(draw, length, |answer, tokens, new| {
+            tokens >= ask.min_tokens && answer.stopped(&ask.stop, new)
+        });
+        answer.stops |= !ask.ignore_eos && (length as u64) < most;
+        answer
+    }
+
+    /// Generates words of `length` tokens, fewer if `stops` says so of the text so far, its tokens and its last bytes.
+    fn words(
+        &self,
+        draw: &mut Draw,
+        length: usize,
+        stops: impl Fn(&mut Completion, u64, usize) -> bool,
+    ) -> Completion {
         let mut answer = Completion::with_room(length);
-        answer.stops = !ask.ignore_eos && (length as u64) < most;
         let mut tokens = Vec::with_capacity(length);
         'said: while let Some(word) = self.words.get(draw.below(self.words.len())) {
             let pieces = if tokens.is_empty() { &word.begins } else { &word.follows };
             for (token, piece) in word.tokens.iter().zip(pieces) {
                 tokens.push(*token);
                 answer.say(piece);
-                let enough = tokens.len() as u64 >= ask.min_tokens;
-                if enough && answer.stopped(&ask.stop, piece.len()) || tokens.len() == length {
+                if stops(&mut answer, tokens.len() as u64, piece.len()) || tokens.len() == length {
                     break 'said;
                 }
             }
@@ -247,13 +278,25 @@ impl Author {
         Completion { tokens: tokens.into(), stops, ..answer }
     }
 
+    /// A drawn length of an answer that ends by itself; `None` if it is the client's bound that decides. The bound that
+    /// Anthropic's API requires decides nothing, and OpenAI's default for completions does.
+    fn drawn(&self, ask: &Ask, draw: &mut Draw) -> Option<u64> {
+        let free = match ask.endpoint {
+            Endpoint::Messages => true,
+            Endpoint::Completions | Endpoint::Embeddings => false,
+            _ => ask.max_tokens.is_none(),
+        };
+        let lengths = match self.lengths.stated.as_slice() {
+            [] if free => &self.lengths.usual,
+            stated => stated,
+        };
+        lengths.get(draw.below(lengths.len())).copied()
+    }
+
     /// Length of an answer in tokens before stop strings: the allowed maximum if the client asks to ignore the end of
     /// the answer, else a drawn length.
     fn length(&self, ask: &Ask, draw: &mut Draw, most: u64) -> u64 {
-        let free = match self.lengths.get(draw.below(self.lengths.len())) {
-            Some(length) if !ask.ignore_eos => *length,
-            _ => most,
-        };
+        let free = self.drawn(ask, draw).filter(|_| !ask.ignore_eos).unwrap_or(most);
         free.max(ask.min_tokens).clamp(1, most.max(1))
     }
 }
@@ -267,8 +310,25 @@ impl Completion {
             ends: Vec::with_capacity(length),
             stops: false,
             stop_reason: None,
+            thoughts: 0,
             calls: Vec::new(),
             aborted: false,
+        }
+    }
+
+    /// This thinking, followed by an answer.
+    fn before(mut self, answer: Completion) -> Completion {
+        let (thoughts, bytes) = (self.tokens.len(), self.text.len() as u32);
+        self.text.push_str(&answer.text);
+        self.ends.extend(answer.ends.iter().map(|end| end + bytes));
+        let calls = answer.calls.into_iter();
+        Completion {
+            tokens: self.tokens.iter().chain(&*answer.tokens).copied().collect(),
+            text: self.text,
+            ends: self.ends,
+            thoughts,
+            calls: calls.map(|call| Said { first: call.first + thoughts, ..call }).collect(),
+            ..answer
         }
     }
 
@@ -316,7 +376,6 @@ impl Draw {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ask::Endpoint;
     use super::*;
     use serde_json::{Value, json};
 
@@ -325,7 +384,7 @@ mod tests {
     }
 
     fn author() -> Author {
-        Author::by_rule(vec![5, 9], Calling { share: 0.0, most: 1 })
+        Author::by_rule(Lengths { stated: vec![5, 9], usual: Vec::new() }, Calling { share: 0.0, most: 1 })
     }
 
     #[test]

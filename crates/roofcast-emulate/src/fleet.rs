@@ -6,7 +6,7 @@
 use crate::dialect::Dialect;
 use crate::group::Group;
 use crate::kv_events::KvEventsConfig;
-use crate::metrics::{Fixed, Metrics};
+use crate::metrics::{Buckets, Fixed, Metrics};
 use crate::pace::Pace;
 use crate::replica::{EngineHandle, Latencies};
 use anyhow::Result;
@@ -37,6 +37,8 @@ pub struct Launch<'a> {
     pub name: String,
     /// Name of the spec in errors.
     pub place: String,
+    /// Bounds of histograms that the user chooses.
+    pub buckets: Buckets,
     /// Fixed latencies, in place of an engine that takes steps.
     pub latencies: Option<Latencies>,
     /// Settings of the publishers of KV events; `None` without events.
@@ -192,6 +194,7 @@ impl Launch<'_> {
             cache_dtype: deployment.kv.name.to_string(),
             enable_prefix_caching: capacity.enable_prefix_caching,
             gpu_memory_utilization: deployment.engine.gpu_memory_utilization,
+            buckets: self.buckets.clone(),
             max_loras: deployment.engine.lora.map(|lora| lora.max_loras as usize),
             num_speculative_tokens: deployment
                 .engine

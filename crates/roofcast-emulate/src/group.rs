@@ -3,7 +3,7 @@
 //! Knows: which engine a request goes to, by the library's own router and autoscaling, and the transfer of a prompt's
 //! KV cache from a prefill engine to a decode engine. Knows nothing about HTTP.
 
-use super::metrics::{self, Metrics};
+use super::metrics::{self, HttpCounts, Metrics};
 use super::outlet::Failure;
 use super::pace::Pace;
 use super::replica::{EngineHandle, Job, Onward};
@@ -174,7 +174,7 @@ impl Group {
     }
 
     /// Text of the metrics of all engines; pinned gauges show their pinned values.
-    pub(crate) fn metrics(&self, pinned: &BTreeMap<String, f64>) -> String {
+    pub(crate) fn metrics(&self, pinned: &BTreeMap<String, f64>, http: &HttpCounts) -> String {
         let all: Vec<Metrics> = self.engines.iter().map(|engine| engine.metrics().scraped()).collect();
         let up = self.scaled.as_ref().map(|scaled| {
             let mut scaled = lock(scaled);
@@ -184,7 +184,7 @@ impl Group {
             }
             scaled.scaling.count_up()
         });
-        metrics::text(&all, pinned, up)
+        metrics::text(&all, pinned, up, http)
     }
 }
 

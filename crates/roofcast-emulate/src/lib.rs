@@ -32,12 +32,13 @@ mod tokenizer;
 mod tools;
 mod wire;
 
-pub use completion::{Author, Calling};
+pub use completion::{Author, Calling, Lengths};
 pub use dialect::Dialect;
 pub use faults::{FailureType, Fault};
 pub use fleet::{Launch, Launched};
 pub use group::Group;
 pub use kv_events::{Encoding, KvEventsConfig};
+pub use metrics::Buckets;
 pub use pace::Pace;
 pub use replica::Latencies;
 pub use service::{Service, Settings};

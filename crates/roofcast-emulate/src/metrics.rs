@@ -3,15 +3,21 @@
 //! Knows: counters, gauges and histograms in seconds on the wall clock, with the bounds of the imitated server.
 //! [`vllm`], [`sglang`] and [`llama_cpp`] know names and labels.
 
+mod buckets;
+mod counts;
 mod exposition;
 mod histogram;
+mod http;
 mod llama_cpp;
 mod sglang;
 mod vllm;
 
 use super::dialect::Dialect;
+pub use buckets::Buckets;
+use counts::Counts;
 use exposition::{Exposition, Style, quoted};
 use histogram::Histogram;
+pub(crate) use http::{Answering, HttpCounts};
 use roofcast::engine::online::Levels;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -36,6 +42,8 @@ pub(crate) struct Fixed {
     pub(crate) cache_dtype: String,
     pub(crate) enable_prefix_caching: bool,
     pub(crate) gpu_memory_utilization: f64,
+    /// Bounds of histograms that the user chooses.
+    pub(crate) buckets: Buckets,
     /// Most LoRA adapters that may run at one time, if adapters are served.
     pub(crate) max_loras: Option<usize>,
     /// Tokens drafted after each step of a sequence; 0 without drafts.
@@ -127,46 +135,6 @@ pub(crate) struct Metrics {
     scraped: llama_cpp::Totals,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    queried: u64,
-    hit: u64,
-    /// Tokens looked up in external caches, and tokens found there.
-    external: [u64; 2],
-    preemptions: u64,
-    prompt_cached: u64,
-    prompt_external: u64,
-    stopped: u64,
-    full_length: u64,
-    aborted: u64,
-    /// Number of running requests, summed over steps.
-    running_steps: u64,
-    /// Tokens of the longest sequence so far.
-    longest: u64,
-    /// Requests rejected because too many requests wait, and because too many tokens wait.
-    rejected: [u64; 2],
-}
-
-impl Counts {
-    fn plus(&self, other: &Counts) -> Counts {
-        let both = |one: [u64; 2], other: [u64; 2]| [one[0] + other[0], one[1] + other[1]];
-        Counts {
-            queried: self.queried + other.queried,
-            hit: self.hit + other.hit,
-            external: both(self.external, other.external),
-            preemptions: self.preemptions + other.preemptions,
-            prompt_cached: self.prompt_cached + other.prompt_cached,
-            prompt_external: self.prompt_external + other.prompt_external,
-            stopped: self.stopped + other.stopped,
-            full_length: self.full_length + other.full_length,
-            aborted: self.aborted + other.aborted,
-            running_steps: self.running_steps + other.running_steps,
-            longest: self.longest.max(other.longest),
-            rejected: both(self.rejected, other.rejected),
-        }
-    }
-}
-
 /// Merges two comma-separated lists of names, sorted.
 fn joined(one: &str, other: &str) -> String {
     let names: BTreeSet<&str> =
@@ -188,17 +156,23 @@ impl Metrics {
             true => Histogram::new(&sglang::TOKENS),
             false => Histogram::one_two_five(fixed.max_model_len),
         };
+        let of = |family: &str, bounds: &[f64]| fixed.buckets.of(family, Histogram::new(bounds));
+        let tokens = fixed.buckets.of("request_tokens", tokens);
+        let itl = of("inter_token_latency", itl);
         let served = Served {
-            ttft: Histogram::new(ttft),
-            tpot: Histogram::new(itl),
-            e2e: Histogram::new(whole),
+            ttft: of("time_to_first_token", ttft),
+            tpot: itl.clone(),
+            e2e: of("request_latency", whole),
             prompt: 0,
             generated: 0,
             finished: 0,
         };
-        let phase = Histogram::new(whole);
+        let phase = of("request_latency", whole);
+        let queue = of("request_latency", queue);
         let iteration: Vec<f64> =
             [1.0].into_iter().chain((3..15).map(|power| f64::from(1 << power))).collect();
+        let iteration = of("iteration_tokens", &iteration);
+        let choices = of("request_params_n", &[1.0, 2.0, 5.0, 10.0, 20.0]);
         Metrics {
             created: since.as_secs_f64(),
             accepted: vec![0; fixed.num_speculative_tokens as usize + 1],
@@ -209,12 +183,12 @@ impl Metrics {
             asleep: None,
             counts: Counts::default(),
             served: [served.clone(), served],
-            itl: Histogram::new(itl),
-            queue: Histogram::new(queue),
+            itl,
+            queue,
             phases: [(); 3].map(|()| phase.clone()),
             tokens: [(); 5].map(|()| tokens.clone()),
-            iteration: Histogram::new(&iteration),
-            choices: Histogram::new(&[1.0, 2.0, 5.0, 10.0, 20.0]),
+            iteration,
+            choices,
             preempted: Histogram::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0]),
             lag: Histogram::new(&LAG),
             latest_lag: Duration::ZERO,
@@ -398,8 +372,13 @@ impl Metrics {
 }
 
 /// Text of the metrics of the engines behind one port, in their server's format. Pinned gauges show their pinned
-/// values; `up` is the number of running engines, if it varies.
-pub(crate) fn text(all: &[Metrics], pinned: &BTreeMap<String, f64>, up: Option<usize>) -> String {
+/// values; `up` is the number of running engines, if it varies; `http` has the requests.
+pub(crate) fn text(
+    all: &[Metrics],
+    pinned: &BTreeMap<String, f64>,
+    up: Option<usize>,
+    http: &HttpCounts,
+) -> String {
     let Some(first) = all.first() else { return String::new() };
     let dialect = first.fixed.dialect;
     let style = match dialect {
@@ -413,6 +392,8 @@ pub(crate) fn text(all: &[Metrics], pinned: &BTreeMap<String, f64>, up: Option<u
         Dialect::Vllm => {
             all.iter().for_each(|one| one.show_vllm(&mut text));
             merged.show_vllm_server(&mut text);
+            http.show(&mut text);
+            http::show_process(&mut text, first.created);
         }
         Dialect::Sglang => {
             all.iter().for_each(|one| one.show_sglang(&mut text));

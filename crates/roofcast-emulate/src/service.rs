@@ -11,16 +11,15 @@ mod generation;
 mod llama_cpp;
 mod routes;
 mod sglang;
+mod tokens;
 
 use super::adapters::Adapters;
-use super::ask;
 use super::completion::Author;
 use super::dialect::Dialect;
 use super::faults::{Fault, Faults};
-use super::fields::Fields;
 use super::group::Group;
 use super::late;
-use super::metrics::Fixed;
+use super::metrics::{Answering, Fixed, HttpCounts};
 use super::pins::Pins;
 use super::refusal::Refusal;
 use super::replica::Latencies;
@@ -29,7 +28,8 @@ use super::sleep::Sleep;
 use super::stream::Sent;
 use super::tokenizer::Tokenizer;
 use bytes::Bytes;
-use hyper::body::Incoming;
+use http_body_util::Either;
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -108,6 +108,7 @@ pub struct Service {
     latencies: Mutex<Option<Latencies>>,
     /// Number of requests in progress, as `/load` reports it.
     load: Arc<AtomicU64>,
+    http: Arc<HttpCounts>,
 }
 
 type Answered = Result<Response<Sent>, Refusal>;
@@ -135,6 +136,7 @@ impl Service {
             sleep: Sleep::default(),
             adapters,
             load: Arc::default(),
+            http: Arc::default(),
         }
     }
 
@@ -219,6 +221,13 @@ impl Service {
         }
     }
 
+    /// The request as HTTP metrics count it.
+    fn answering(&self, request: &Request<Incoming>) -> Option<Answering> {
+        let path = request.uri().path();
+        let path = self.routes().find(|route| route.path == path).map_or("none", |route| route.path);
+        self.http.begin(path, request.method().as_str(), http::length(request.headers()).unwrap_or(0) as u64)
+    }
+
     fn authorize(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let Some(key) = &self.settings.api_key else { return Ok(()) };
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -284,45 +293,6 @@ impl Service {
     fn fixed(&self) -> Option<Fixed> {
         Some(self.group.engines().first()?.metrics().fixed().clone())
     }
-
-    fn tokenize(&self, body: &[u8]) -> Answered {
-        let fields = Fields::parse(body)?;
-        self.model(fields.string("model")?)?;
-        let tokenizer = self.tokenizer();
-        let special = fields.flag("add_special_tokens")?.unwrap_or(true);
-        let tokens = match fields.string("prompt")? {
-            Some(text) if special => tokenizer.prompt(text)?,
-            Some(text) => tokenizer.encode(text)?,
-            None => ask::chat(&fields, tokenizer)?,
-        };
-        let words = fields.flag("return_token_strs")?.unwrap_or(false);
-        let words = words.then(|| tokens.iter().map(|token| tokenizer.name(*token)).collect::<Vec<_>>());
-        Ok(said(&json!({"count": tokens.len(), "max_model_len": self.max_model_len, "tokens": tokens,
-            "token_strs": words})))
-    }
-
-    /// The text of the tokens in the body of `/detokenize`.
-    fn detokenized(&self, body: &[u8]) -> Result<String, Refusal> {
-        let fields = Fields::parse(body)?;
-        self.model(fields.string("model")?)?;
-        let written = fields.need("tokens")?;
-        let tokens: Option<Vec<u32>> =
-            written.as_array().and_then(|all| all.iter().map(ask::token).collect());
-        let wrong = || Refusal::field("tokens", "list_type", "Input should be a valid list", written);
-        Ok(self.tokenizer().spelled(&tokens.ok_or_else(wrong)?))
-    }
-
-    /// The number of prompt tokens of a body of `/v1/messages`.
-    fn count_tokens(&self, body: &[u8]) -> Answered {
-        let fields = Fields::parse(body)?;
-        self.model(fields.string("model")?)?;
-        let prompt = ask::messages::prompt(&fields, self.tokenizer())?;
-        Ok(said(&json!({ "input_tokens": prompt.len() })))
-    }
-
-    fn detokenize(&self, body: &[u8]) -> Answered {
-        Ok(said(&json!({ "prompt": self.detokenized(body)? })))
-    }
 }
 
 impl server::Service for Service {
@@ -334,6 +304,7 @@ impl server::Service for Service {
             request.headers().contains_key(header::ORIGIN) && !request.uri().path().starts_with(ADMIN);
         let id = self.settings.echo_request_id.then(|| given.or_else(fresh_id)).flatten();
         let anthropic = request.uri().path().starts_with("/v1/messages");
+        let answering = self.answering(&request);
         let mut response = match self.route(request).await {
             Ok(response) => response,
             Err(refusal) if anthropic => {
@@ -346,6 +317,13 @@ impl server::Service for Service {
         }
         if let Some(id) = id {
             response.headers_mut().insert(REQUEST_ID, id);
+        }
+        if let Some(mut answering) = answering {
+            let bytes = response.body().size_hint().exact().unwrap_or(0);
+            answering.response = Some((format!("{}xx", response.status().as_u16() / 100), bytes));
+            if let Either::Right(stream) = response.body_mut() {
+                stream.answering = Some(answering);
+            }
         }
         response
     }

@@ -4,6 +4,7 @@
 //! aborts its request. Knows nothing about the text.
 
 use super::dialect::Dialect;
+use super::metrics::Answering;
 use super::outlet::{Failure, Out, Outlet, Progress};
 use super::refusal::Refusal;
 use super::replica::EngineHandle;
@@ -87,12 +88,14 @@ pub struct Stream {
     cut: Option<u64>,
     /// True if the bytes before the cut had time to be sent.
     flushed: bool,
+    /// The request in the metrics of HTTP, which count it when the stream is dropped.
+    pub(crate) answering: Option<Answering>,
 }
 
 impl Stream {
     pub(crate) fn new(in_flight: InFlight, writer: Writer, cut: Option<u64>) -> Stream {
         let out = vec![Out::default(); in_flight.numbers.len()];
-        Stream { in_flight, writer, out, cut, flushed: false }
+        Stream { in_flight, writer, out, cut, flushed: false, answering: None }
     }
 
     /// True if enough tokens are released to cut the connection.

@@ -3,7 +3,7 @@
 //! Knows: results are dropped, because a fuzzer looks only for panics, hangs and excessive memory.
 
 use crate::ask::{Ask, Endpoint};
-use crate::completion::{Author, Calling};
+use crate::completion::{Author, Calling, Lengths};
 use crate::outlet::Out;
 use crate::tokenizer::Rule;
 use crate::wire::{Echoed, Reply, Writer};
@@ -14,8 +14,9 @@ const FEW: usize = 8;
 
 /// Parses `body` as a request to every endpoint and, if it is a valid request, writes the complete answer and the stream.
 pub fn request(body: &[u8]) {
-    static AUTHOR: LazyLock<Author> =
-        LazyLock::new(|| Author::by_rule(vec![3, 7], Calling { share: 0.5, most: 3 }));
+    static AUTHOR: LazyLock<Author> = LazyLock::new(|| {
+        Author::by_rule(Lengths { stated: vec![3, 7], usual: Vec::new() }, Calling { share: 0.5, most: 3 })
+    });
     let endpoints = [
         Endpoint::Completions,
         Endpoint::Chat,

@@ -1,7 +1,7 @@
 //! Tools that a client offers, and generated arguments that fit their schemas.
 //!
-//! Knows: `tools` and `tool_choice` as vLLM 0.32 checks them (`check_tool_usage` of its `chat_completion/protocol.py`).
-//! Knows nothing about how calls are written.
+//! Knows: how each API writes tools and the choice among them. A chat's are checked as vLLM 0.32 does
+//! (`check_tool_usage` of its `chat_completion/protocol.py`). Knows nothing about how calls are written.
 
 use super::fields::Fields;
 use super::form;
@@ -37,43 +37,105 @@ pub(crate) struct Tool {
     parameters: Value,
 }
 
+/// API in whose form tools are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Chat,
+    Responses,
+    /// Anthropic's.
+    Messages,
+}
+
+/// A client's `tool_choice`.
+enum Wanted<'a> {
+    None,
+    All(Choice),
+    /// Any of the tools of these names.
+    Some(Choice, Vec<&'a str>),
+    Unknown,
+}
+
 impl Calls {
     /// Reads the tools that an answer may call; `None` if there are no tools, or none may be called.
-    pub(crate) fn read(fields: &Fields) -> Result<Option<Calls>, Refusal> {
-        let tools = tools(fields)?;
-        let parallel = fields.flag("parallel_tool_calls")?.unwrap_or(true);
-        let all = |choice: Choice| Calls { tools: tools.clone(), choice, parallel };
-        let choice = match fields.get("tool_choice") {
+    pub(crate) fn read(shape: Shape, fields: &Fields) -> Result<Option<Calls>, Refusal> {
+        let tools = tools(shape, fields)?;
+        let given = fields.get("tool_choice");
+        let single =
+            given.and_then(|choice| choice.get("disable_parallel_tool_use")) == Some(&Value::Bool(true));
+        let parallel = fields.flag("parallel_tool_calls")?.unwrap_or(true) && !single;
+        let wanted = match given {
             // vLLM assumes `auto` if tools are offered.
-            None => return Ok((!tools.is_empty()).then(|| all(Choice::Auto))),
-            Some(choice) => choice,
+            None => Wanted::All(Choice::Auto),
+            Some(choice) => wanted(shape, choice),
         };
-        if choice == "none" {
+        if matches!(wanted, Wanted::None) || tools.is_empty() && given.is_none() {
             return Ok(None);
         }
         if fields.get("tools").is_none() {
             return Err(Refusal::param("tool_choice", "When using `tool_choice`, `tools` must be set."));
         }
-        match choice {
-            Value::String(text) if text == "auto" => Ok(Some(all(Choice::Auto))),
-            Value::String(text) if text == "required" => Ok(Some(all(Choice::Required))),
-            Value::Object(_) => {
-                let name = choice.pointer("/function/name").and_then(Value::as_str);
-                let tool = tools.iter().find(|tool| Some(tool.name.as_str()) == name);
+        let calls = match wanted {
+            Wanted::None => return Ok(None),
+            Wanted::All(choice) => Calls { tools, choice, parallel },
+            Wanted::Some(choice, names) => {
+                let all = names.iter().map(|name| tools.iter().find(|tool| tool.name == *name).cloned());
                 let missing =
                     "The tool specified in `tool_choice` does not match any of the specified `tools`";
-                let tool = tool.ok_or_else(|| Refusal::param("tool_choice", missing))?.clone();
-                Ok(Some(Calls { tools: vec![tool], choice: Choice::Named, parallel: false }))
+                let tools = all.collect::<Option<Vec<Tool>>>().filter(|tools| !tools.is_empty());
+                let tools = tools.ok_or_else(|| Refusal::param("tool_choice", missing))?;
+                Calls { tools, choice, parallel: parallel && choice != Choice::Named }
             }
-            other => {
-                let shown = other.as_str().map_or_else(|| other.to_string(), str::to_owned);
-                let message = format!(
-                    "Invalid value for `tool_choice`: {shown}! Only named tools, \"none\", \"auto\" or \"required\" are \
-                     supported."
-                );
-                Err(Refusal::param("tool_choice", &message))
-            }
+            Wanted::Unknown => return Err(unknown(given.unwrap_or(&Value::Null))),
+        };
+        Ok(Some(calls).filter(|calls| !calls.tools.is_empty()))
+    }
+}
+
+/// Reads a `tool_choice`: a word, a tool, a list of allowed tools, or Anthropic's object with a `type`.
+fn wanted(shape: Shape, choice: &Value) -> Wanted<'_> {
+    let word = match choice {
+        Value::String(word) if shape != Shape::Messages => word.as_str(),
+        Value::Object(_) => choice.get("type").and_then(Value::as_str).unwrap_or("function"),
+        _ => return Wanted::Unknown,
+    };
+    let name = |path: &str| choice.pointer(path).and_then(Value::as_str);
+    match (shape, word) {
+        (_, "auto") => Wanted::All(Choice::Auto),
+        (_, "none") => Wanted::None,
+        (Shape::Messages, "any") => Wanted::All(Choice::Required),
+        (Shape::Messages, "tool") => Wanted::Some(Choice::Named, name("/name").into_iter().collect()),
+        (Shape::Messages, _) => Wanted::Unknown,
+        (_, "required") if choice.is_string() => Wanted::All(Choice::Required),
+        (Shape::Chat, "function") => {
+            Wanted::Some(Choice::Named, name("/function/name").into_iter().collect())
         }
+        (Shape::Responses, "function") => Wanted::Some(Choice::Named, name("/name").into_iter().collect()),
+        (_, "allowed_tools") => {
+            let list = choice.get("allowed_tools").unwrap_or(choice);
+            let required = list.get("mode").is_some_and(|mode| mode == "required");
+            let tools = list.get("tools").and_then(Value::as_array).into_iter().flatten();
+            let names = tools.filter_map(|tool| tool.pointer(paths(shape)[0])?.as_str()).collect();
+            Wanted::Some(if required { Choice::Required } else { Choice::Auto }, names)
+        }
+        _ => Wanted::Unknown,
+    }
+}
+
+fn unknown(choice: &Value) -> Refusal {
+    let shown = choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
+    let message = format!(
+        "Invalid value for `tool_choice`: {shown}! Only named tools, \"none\", \"auto\" or \"required\" are \
+         supported."
+    );
+    Refusal::param("tool_choice", &message)
+}
+
+/// Places of a function's name and schema in a tool.
+fn paths(shape: Shape) -> [&'static str; 2] {
+    match shape {
+        Shape::Chat => ["/function/name", "/function/parameters"],
+        Shape::Responses => ["/name", "/parameters"],
+        Shape::Messages => ["/name", "/input_schema"],
     }
 }
 
@@ -92,22 +154,29 @@ impl Tool {
     }
 }
 
-/// Reads the tools that a client offers.
-fn tools(fields: &Fields) -> Result<Vec<Tool>, Refusal> {
+/// Reads the functions that a client offers. Tools that a provider runs, which have no schema, are left out, except in
+/// a chat, where vLLM refuses them.
+fn tools(shape: Shape, fields: &Fields) -> Result<Vec<Tool>, Refusal> {
     let Some(value) = fields.get("tools") else { return Ok(Vec::new()) };
     let wrong = |reason: &str| Refusal::field("tools", "list_type", reason, value);
     let items = value.as_array().ok_or_else(|| wrong("Input should be a valid list"))?;
-    if items.is_empty() {
+    if items.is_empty() && shape == Shape::Chat {
         let message = "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely.";
         return Err(Refusal::param("tools", message));
     }
+    let [name, schema] = paths(shape);
+    let offered = |item: &&Value| match shape {
+        Shape::Chat => true,
+        Shape::Responses => item.get("type").is_none_or(|kind| kind == "function"),
+        Shape::Messages => item.get("input_schema").is_some(),
+    };
     let read = |item: &Value| {
-        let name = item.pointer("/function/name").and_then(Value::as_str);
+        let name = item.pointer(name).and_then(Value::as_str);
         let name = name.ok_or_else(|| wrong("a tool without a function's name"))?;
-        let parameters = item.pointer("/function/parameters").cloned().unwrap_or(json!({}));
+        let parameters = item.pointer(schema).cloned().unwrap_or(json!({}));
         Ok(Tool { name: name.to_owned(), parameters })
     };
-    items.iter().map(read).collect()
+    items.iter().filter(offered).map(read).collect()
 }
 
 #[cfg(test)]
@@ -115,7 +184,7 @@ mod tests {
     use super::*;
 
     fn read(body: Value) -> Result<Option<Calls>, Refusal> {
-        Calls::read(&Fields::parse(body.to_string().as_bytes()).unwrap())
+        Calls::read(Shape::Chat, &Fields::parse(body.to_string().as_bytes()).unwrap())
     }
 
     fn filled(parameters: Value, from: usize) -> Value {
@@ -151,6 +220,43 @@ mod tests {
         assert!(with(json!("any")).is_err() && with(json!({"function": {"name": "c"}})).is_err());
         assert!(read(json!({"tool_choice": "required"})).is_err());
         assert!(read(json!({"tools": {}})).is_err() && read(json!({"tools": [{}]})).is_err());
+    }
+
+    /// The three APIs ask for one call in their own words.
+    #[test]
+    fn every_api_asks_for_calls() {
+        let function = json!({"type": "function", "name": "b", "parameters": {"type": "object"}});
+        let client = json!({"name": "b", "input_schema": {"type": "object"}});
+        let of = |shape, tool: &Value, choice: Value| {
+            let body = json!({"tools": [{"type": "web_search", "name": "w"}, tool], "tool_choice": choice});
+            Calls::read(shape, &Fields::parse(body.to_string().as_bytes()).unwrap())
+        };
+        let responses = |choice| of(Shape::Responses, &function, choice);
+        let messages = |choice| of(Shape::Messages, &client, choice);
+        for (calls, choice) in [
+            (responses(json!("auto")), Choice::Auto),
+            (responses(json!("required")), Choice::Required),
+            (responses(json!({"type": "function", "name": "b"})), Choice::Named),
+            (
+                responses(json!({"type": "allowed_tools", "mode": "required", "tools": [function]})),
+                Choice::Required,
+            ),
+            (messages(json!({"type": "auto"})), Choice::Auto),
+            (messages(json!({"type": "any"})), Choice::Required),
+            (messages(json!({"type": "tool", "name": "b"})), Choice::Named),
+        ] {
+            let calls = calls.unwrap().unwrap();
+            assert_eq!((calls.tools.len(), calls.tools[0].name.as_str(), calls.choice), (1, "b", choice));
+        }
+        assert!(
+            !messages(json!({"type": "any", "disable_parallel_tool_use": true})).unwrap().unwrap().parallel
+        );
+        assert_eq!(messages(json!({"type": "none"})).unwrap(), None);
+        assert!(
+            messages(json!("any")).is_err() && responses(json!({"type": "function", "name": "z"})).is_err()
+        );
+        let empty = Fields::parse(br#"{"tools": [], "tool_choice": "auto"}"#).unwrap();
+        assert_eq!(Calls::read(Shape::Responses, &empty).unwrap(), None);
     }
 
     /// Every property has the form that its schema requires: a choice, a bound, nesting, a reference.

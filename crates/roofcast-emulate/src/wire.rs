@@ -12,11 +12,12 @@ mod responses;
 mod sglang;
 
 use super::ask::{Ask, Endpoint};
-use super::completion::Completion;
+use super::completion::{Completion, Part, PartKind};
 use super::outlet::{Burst, Out};
 use super::tokenizer::Tokenizer;
 use super::tools::Choice;
 pub(crate) use logprobs::Echoed;
+use responses::Events;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ pub(crate) struct Reply {
 
 /// Event that ends a stream.
 const DONE: &[u8] = b"data: [DONE]\n\n";
+/// Beginning of the ids of a chat's tool calls.
+const TOOL: &str = "chatcmpl-tool-";
 
 impl Reply {
     fn object(&self, stream: bool) -> &'static str {
@@ -86,9 +89,10 @@ impl Reply {
         }
     }
 
-    /// Id of a tool call, made from the choice and the call's number.
-    fn call_id(&self, choice: usize, number: usize) -> String {
-        format!("chatcmpl-tool-{}{choice:02x}{number:02x}", self.id.trim_start_matches("chatcmpl-"))
+    /// Id of a tool call, made from the choice and the call's number, after the prefix of the API.
+    fn call_id(&self, prefix: &str, choice: usize, number: usize) -> String {
+        let id = self.id.split_once(['-', '_']).map_or(self.id.as_str(), |(_, id)| id);
+        format!("{prefix}{id}{choice:02x}{number:02x}")
     }
 
     /// Token counts: the prompts' tokens and `said` tokens of the answers.
@@ -176,11 +180,13 @@ impl Reply {
         let mut message = json!({"role": "assistant", "content": text, "refusal": null, "annotations": null,
             "audio": null, "function_call": null});
         if answer.calls() {
-            let call = |(number, (name, arguments)): (usize, (&str, &str))| {
-                json!({"id": self.call_id(choice, number), "type": "function",
-                    "function": {"name": name, "arguments": arguments}})
+            let call = |part: Part| {
+                let PartKind::Call(name) = part.kind else { return None };
+                let arguments = answer.span(part.tokens.start, part.tokens.end);
+                Some(json!({"id": self.call_id(TOOL, choice, part.number), "type": "function",
+                    "function": {"name": name, "arguments": arguments}}))
             };
-            message["tool_calls"] = answer.called().enumerate().map(call).collect();
+            message["tool_calls"] = answer.parts().filter_map(call).collect();
         }
         message["reasoning"] = Value::Null;
         message
@@ -200,7 +206,7 @@ impl Reply {
             let arguments = answer.span(begun, index + 1);
             pieces.push(match answer.call_of(begun) {
                 (number, Some(name)) => {
-                    json!({"id": self.call_id(choice, number), "type": "function", "index": number,
+                    json!({"id": self.call_id(TOOL, choice, number), "type": "function", "index": number,
                         "function": {"name": name, "arguments": arguments}})
                 }
                 (number, None) => json!({"index": number, "function": {"arguments": arguments}}),
@@ -217,8 +223,8 @@ pub(crate) struct Writer {
     reply: Reply,
     /// Number of tokens written of each choice.
     written: Vec<usize>,
-    /// Number of chunks with tokens that are written.
-    chunks: usize,
+    /// Numbered events of a response.
+    events: Events,
     /// Beginning that all chunks of the stream have in common.
     head: Vec<u8>,
     begun: bool,
@@ -235,7 +241,14 @@ impl Writer {
         // The object's closing brace is removed, because the choices follow inside it.
         head.pop();
         head.extend(b",\"choices\":[");
-        Writer { written: vec![0; reply.answers.len()], chunks: 0, reply, head, begun: false, named: false }
+        Writer {
+            written: vec![0; reply.answers.len()],
+            events: Events::default(),
+            reply,
+            head,
+            begun: false,
+            named: false,
+        }
     }
 
     /// A buffer for the next write, which begins with the start of the stream if that is not written yet.
@@ -243,7 +256,7 @@ impl Writer {
         let mut bytes = Vec::with_capacity(512);
         if !std::mem::replace(&mut self.begun, true) {
             match self.reply.ask.endpoint {
-                Endpoint::Responses => self.reply.begin_response(&mut bytes),
+                Endpoint::Responses => self.events.begin(&self.reply, &mut bytes),
                 Endpoint::Messages => self.reply.begin_anthropic(&mut bytes),
                 _ => {}
             }
@@ -279,7 +292,7 @@ impl Writer {
         self.reply.settle(out);
         self.roles(into);
         match self.reply.ask.endpoint {
-            Endpoint::Responses => return self.reply.end_response(out, self.chunks, into),
+            Endpoint::Responses => return self.events.end(&self.reply, out, into),
             Endpoint::Messages => return self.reply.end_anthropic(out, into),
             Endpoint::LlamaCompletion => return self.reply.end_llama_completion(out, into),
             Endpoint::Completions | Endpoint::Chat => cut.into_iter().for_each(|c| self.aborted(c, into)),
@@ -347,10 +360,9 @@ impl Writer {
     /// Writes the tokens of a choice up to, not including, `to`, in the format of the endpoint.
     fn chunk(&mut self, choice: usize, to: usize, out: &Out, into: &mut Vec<u8>) {
         let from = self.written[choice];
-        self.chunks += 1;
         match self.reply.ask.endpoint {
             Endpoint::Completions | Endpoint::Chat => return self.openai(choice, to, into),
-            Endpoint::Responses => self.reply.response_delta(from..to, self.chunks, into),
+            Endpoint::Responses => self.events.tokens(&self.reply, from..to, into),
             Endpoint::Messages => self.reply.anthropic_delta(from..to, into),
             // Embeddings are never streamed.
             Endpoint::Embeddings => {}

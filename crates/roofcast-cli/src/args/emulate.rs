@@ -27,8 +27,8 @@ pub(crate) struct EmulateArgs {
     #[cfg(feature = "tokenizers")]
     #[arg(long, value_name = "PATH")]
     pub(crate) tokenizer: Option<PathBuf>,
-    /// Length in tokens of answers to requests that state none [default: drawn from the workload, else to the end of the
-    /// context].
+    /// Length in tokens of answers [default: drawn from the workload; else the request's bound, or without one, drawn
+    /// from the lengths of ShareGPT].
     #[arg(long, value_name = "TOKENS", value_parser = within(1, 1_000_000))]
     pub(crate) output_len: Option<u64>,
     /// The environment variable that holds the API key of clients [default: no key].
@@ -44,6 +44,9 @@ pub(crate) struct EmulateArgs {
     /// Encoding of events: maps, or arrays for readers older than vLLM 0.20.
     #[arg(long, value_enum, default_value = "map", requires = "kv_events_config")]
     pub(crate) kv_events_encoding: Encoding,
+    /// Bounds of vLLM's histograms by family, as {"request_latency": [0.01, 0.1, 1]}.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) custom_histogram_buckets: Option<String>,
     /// Replicas are data-parallel ranks of one server, each with a port; `engine` labels and KV events have their numbers.
     #[arg(long)]
     pub(crate) data_parallel_external_lb: bool,

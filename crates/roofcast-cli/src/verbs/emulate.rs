@@ -13,8 +13,8 @@ use roofcast::spec::{FleetSpec, LinkKind, SchedulerKind};
 use roofcast::workload::{Traffic, Workload};
 use roofcast::{Deployment, Error, Forecaster, Spec};
 use roofcast_emulate::{
-    Author, Calling, Dialect, Fault, Group, KvEventsConfig, Latencies, Launch, Launched, Pace, Service,
-    Settings,
+    Author, Buckets, Calling, Dialect, Fault, Group, KvEventsConfig, Latencies, Launch, Launched, Lengths,
+    Pace, Service, Settings,
 };
 use roofcast_http::guard::Guard;
 use roofcast_http::{server, tls};
@@ -50,9 +50,10 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let spec = scenario.spec;
     let seed = spec.workload.as_ref().map_or(0, |w| w.seed);
     let lengths = spec.workload.map(lengths).transpose()?;
-    let (context, lengths) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
-    let lengths = args.output_len.map_or(lengths, |tokens| vec![tokens]);
-    let author = author(args, lengths)?;
+    let (context, stated) = lengths.unwrap_or((input::DEFAULT_CONTEXT, Vec::new()));
+    let stated = args.output_len.map_or(stated, |tokens| vec![tokens]);
+    let usual = self::lengths(toml::from_str(USUAL)?)?.1;
+    let author = author(args, Lengths { stated, usual })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let names = names(args, typed, &forecaster.deployment);
     let kv_events = args.kv_events_config.as_ref();
@@ -65,6 +66,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
         seed,
         name: names.first().cloned().unwrap_or_default(),
         place,
+        buckets: buckets(args, dialect)?,
         latencies: latencies(args),
         kv_events: kv_events.flatten(),
         ranks: args.data_parallel_external_lb,
@@ -122,6 +124,9 @@ fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Resu
     }
 }
 
+/// A load whose answers are as long as those of a published chat.
+const USUAL: &str = "requests = 4096\npreset = \"sharegpt\"\n[arrivals]\nkind = \"offline\"";
+
 /// A load of one short request.
 const PROBE: &str = "requests = 1\ninput_len = 1\noutput_len = 1\n[arrivals]\nkind = \"offline\"";
 
@@ -151,7 +156,7 @@ fn lengths(workload: Workload) -> Result<(u64, Vec<u64>)> {
 }
 
 /// The author of answers of these lengths, in the tokens of `--tokenizer`, or of the rule that needs no vocabulary.
-fn author(args: &EmulateArgs, lengths: Vec<u64>) -> Result<Author> {
+fn author(args: &EmulateArgs, lengths: Lengths) -> Result<Author> {
     let calling = Calling { share: args.auto_tool_calls, most: args.max_tool_calls as usize };
     #[cfg(feature = "tokenizers")]
     if let Some(path) = &args.tokenizer {
@@ -159,6 +164,16 @@ fn author(args: &EmulateArgs, lengths: Vec<u64>) -> Result<Author> {
         return Ok(Author::by_vocabulary(&place, &input::text(path)?, lengths, calling)?);
     }
     Ok(Author::by_rule(lengths, calling))
+}
+
+/// Bounds of histograms, which vLLM's server alone lets its users choose.
+fn buckets(args: &EmulateArgs, dialect: Dialect) -> Result<Buckets> {
+    let Some(text) = &args.custom_histogram_buckets else { return Ok(Buckets::default()) };
+    let wrong = |accepted: &str| Error::field("arguments", "--custom-histogram-buckets", text, accepted);
+    if dialect != Dialect::Vllm {
+        return Err(wrong("it with --engine vllm, which alone has it").into());
+    }
+    Ok(Buckets::parse(text).map_err(|accepted| wrong(&accepted))?)
 }
 
 fn latencies(args: &EmulateArgs) -> Option<Latencies> {

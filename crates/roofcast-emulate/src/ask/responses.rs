@@ -1,15 +1,28 @@
-//! The body of `/v1/responses` in its simplest form: a text or messages in, one message out.
+//! The body of `/v1/responses`: a text or items in.
 //!
-//! Source: `entrypoints/openai/responses/protocol.py` of vLLM 0.32. Stored answers, tools and reasoning are not
-//! supported.
+//! Source: `entrypoints/openai/responses/protocol.py` of vLLM 0.32. Stored answers and reasoning are not supported.
 
 use super::super::fields::Fields;
 use super::super::form::Form;
 use super::super::refusal::Refusal;
 use super::super::tokenizer::Tokenizer;
+use super::super::tools::{Calls, Shape};
 use super::bounds::{at_least, sampling};
-use super::{Ask, Endpoint, said, turns};
+use super::conversation::{said, turns};
+use super::{Ask, Endpoint};
 use serde_json::Value;
+
+/// Keys of a request that its response repeats.
+const REPEATED: [&str; 8] = [
+    "instructions",
+    "metadata",
+    "parallel_tool_calls",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_p",
+];
 
 impl Ask {
     /// Reads a body of `/v1/responses`.
@@ -28,8 +41,11 @@ impl Ask {
             Some(format) => Form::of_format("text.format", format, "/schema")?,
             None => None,
         };
+        let repeated = |key: &&str| Some(((*key).to_owned(), fields.get(key)?.clone()));
         Ok(Ask {
             form,
+            calls: Calls::read(Shape::Responses, fields)?,
+            repeated: REPEATED.iter().filter_map(repeated).collect(),
             model: fields.string("model")?.map(str::to_owned),
             max_tokens: at_least(fields, "max_output_tokens", 1)?,
             stream: fields.flag("stream")?.unwrap_or(false),

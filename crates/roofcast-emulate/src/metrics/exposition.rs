@@ -33,6 +33,20 @@ pub(super) struct Exposition<'a> {
     pinned: &'a BTreeMap<String, f64>,
 }
 
+/// Number and sum of values.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Summary {
+    count: u64,
+    sum: f64,
+}
+
+impl Summary {
+    pub(super) fn add(&mut self, value: f64) {
+        self.count += 1;
+        self.sum += value;
+    }
+}
+
 struct Family {
     head: String,
     samples: String,
@@ -120,6 +134,20 @@ impl<'a> Exposition<'a> {
     pub(super) fn total(&mut self, (name, help): Named, value: f64) {
         self.head(name, help, "counter");
         self.sample(name, "", value);
+    }
+
+    /// Writes a summary without quantiles for each label.
+    pub(super) fn summaries(&mut self, (name, help): Named, all: &[(String, Summary)]) {
+        self.head(name, help, "summary");
+        for (label, Summary { count, sum }) in all {
+            self.sample(&format!("{name}_count"), label, *count as f64);
+            self.sample(&format!("{name}_sum"), label, *sum);
+        }
+        if self.style == Style::Python {
+            let created = format!("{name}_created");
+            self.head(&created, help, "gauge");
+            all.iter().for_each(|(label, _)| self.sample(&created, label, self.created));
+        }
     }
 
     pub(super) fn histogram(&mut self, named: Named, histogram: &Histogram) {

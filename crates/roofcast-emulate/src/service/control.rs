@@ -35,7 +35,7 @@ impl Service {
     pub(super) fn pin(&self, method: &Method, body: &[u8]) -> Answered {
         match *method {
             Method::POST => {
-                let text = self.group.metrics(&self.pins.values());
+                let text = self.group.metrics(&self.pins.values(), &self.http);
                 self.pins.set(body, |name| metrics::is_gauge(&text, name)).map_err(Refusal::bad)?;
             }
             Method::DELETE => self.pins.clear(),
@@ -111,7 +111,7 @@ impl Service {
             Dialect::Vllm => "text/plain; version=1.0.0; charset=utf-8",
             Dialect::Sglang | Dialect::LlamaCpp => "text/plain; version=0.0.4; charset=utf-8",
         };
-        whole(StatusCode::OK, kind, self.group.metrics(&self.pins.values()).into())
+        whole(StatusCode::OK, kind, self.group.metrics(&self.pins.values(), &self.http).into())
     }
 
     /// The load in ORCA's format (vLLM's `entrypoints/serve/utils/orca_metrics.py`); `None` for an unknown format.

@@ -181,6 +181,59 @@ fn metrics_are_the_recorded_ones() {
     }
 }
 
+/// The recorded families of HTTP requests and of the process are there, by type; requests are counted by path, method
+/// and class of status, and those that vLLM does not count are not.
+#[test]
+fn requests_and_the_process_are_measured() {
+    let (_, theirs) = recorded("vllm-metrics");
+    let server = tiny("");
+    assert_eq!(
+        server.post("/v1/completions", r#"{"prompt": "a b", "max_tokens": 3, "stream": true}"#).status,
+        200
+    );
+    assert_eq!(server.post("/v1/completions", "{").status, 400);
+    assert_eq!(server.get("/nowhere").status, 404);
+    assert_eq!(server.get("/health").status, 200);
+    let ours = server.get("/metrics").body;
+    let kinds = theirs
+        .lines()
+        .filter(|line| ["# TYPE http_", "# TYPE process_"].iter().any(|start| line.starts_with(start)));
+    for kind in kinds {
+        assert!(ours.lines().any(|line| line == kind), "{kind}: {ours}");
+    }
+    for sample in [
+        r#"http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 1.0"#,
+        r#"http_requests_total{handler="/v1/completions",method="POST",status="4xx"} 1.0"#,
+        r#"http_requests_total{handler="none",method="GET",status="4xx"} 1.0"#,
+        r#"http_request_duration_seconds_count{handler="/v1/completions",method="POST"} 2.0"#,
+        "http_request_duration_highr_seconds_count 3.0",
+    ] {
+        assert!(ours.lines().any(|line| line == sample), "{sample}: {ours}");
+    }
+    assert!(!ours.contains(r#"handler="/health""#));
+}
+
+/// The user's bounds replace those of a family, as in vLLM 0.33; what vLLM refuses is refused.
+#[test]
+fn histograms_have_the_users_bounds() {
+    let server = tiny(r#"--custom-histogram-buckets {"time_to_first_token":[0.3,0.7]}"#);
+    let text = server.get("/metrics").body;
+    let bounds = |name: &str| {
+        let bucket = format!("{name}_bucket");
+        let bound = |line: &str| Some(line.split_once("le=\"")?.1.split_once('"')?.0.to_owned());
+        text.lines().filter(|line| line.starts_with(&bucket)).filter_map(bound).collect::<Vec<_>>()
+    };
+    assert_eq!(bounds("vllm:time_to_first_token_seconds"), ["0.3", "0.7", "+Inf"]);
+    assert_eq!(bounds("vllm:inter_token_latency_seconds").len(), 20);
+    let base = "emulate --model Qwen/Qwen3-0.6B --hardware h100-sxm --custom-histogram-buckets";
+    for (arguments, says) in
+        [(r#"{"ttft":[1]}"#, "request_latency, time"), (r#"{"request_latency":[1]} --engine sglang"#, "vllm")]
+    {
+        let run = crate::support::roofcast(&format!("{base} {arguments}"));
+        assert!(run.code == 2 && run.err.contains(says), "{}", run.err);
+    }
+}
+
 /// vLLM's families by name, each with its type and the label sets of its samples.
 fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let mut found = BTreeMap::new();

@@ -157,3 +157,94 @@ fn what_cannot_be_called_is_refused() {
         assert!(answer.status == 400 && answer.body.contains(word), "{}", answer.body);
     }
 }
+
+/// The data of a stream whose events have names and which no `[DONE]` ends.
+fn data_of(body: &str) -> Vec<Value> {
+    body.lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect()
+}
+
+/// A tool and its schema, in the form of each API, called because the client requires it.
+#[test]
+fn every_api_calls_its_tools() {
+    let server = Server::start(TINY, "");
+    let schema = json!({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}});
+    let response = json!({"input": "is it raining", "tool_choice": "required", "max_output_tokens": 200,
+        "tools": [{"type": "function", "name": "weather", "parameters": schema, "strict": true}]});
+    let message = json!({"messages": [{"role": "user", "content": "is it raining"}], "max_tokens": 200,
+        "tool_choice": {"type": "any"}, "tools": [{"name": "weather", "input_schema": schema}]});
+    let city = |arguments: &Value| {
+        let parsed = match arguments {
+            Value::String(text) => serde_json::from_str(text).unwrap(),
+            parsed => parsed.clone(),
+        };
+        assert!(parsed["city"].is_string(), "{parsed}");
+        parsed
+    };
+    let whole = server.post("/v1/responses", &response.to_string()).json();
+    let call = &whole["output"][0];
+    assert_eq!((call["type"].as_str(), call["name"].as_str()), (Some("function_call"), Some("weather")));
+    assert_eq!((&whole["status"], &whole["tools"]), (&"completed".into(), &response["tools"]));
+    let said = city(&call["arguments"]);
+    let whole = server.post("/v1/messages", &message.to_string()).json();
+    assert_eq!(
+        (&whole["stop_reason"], &whole["content"][0]["name"]),
+        (&"tool_use".into(), &"weather".into())
+    );
+    let used = city(&whole["content"][0]["input"]);
+    // The pieces of a stream add up to the whole call, which the stream begins and ends once.
+    let mut streamed = response.clone();
+    streamed["stream"] = true.into();
+    let events = data_of(&server.post("/v1/responses", &streamed.to_string()).body);
+    let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+    let pieces: String =
+        of("response.function_call_arguments.delta").iter().map(|e| e["delta"].as_str().unwrap()).collect();
+    assert_eq!(serde_json::from_str::<Value>(&pieces).unwrap(), said);
+    assert_eq!(of("response.function_call_arguments.done")[0]["arguments"], pieces);
+    assert_eq!((of("response.output_item.added").len(), of("response.output_item.done").len()), (1, 1));
+    let numbers: Vec<u64> = events.iter().map(|event| event["sequence_number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (0..events.len() as u64).collect::<Vec<_>>());
+    let mut streamed = message.clone();
+    streamed["stream"] = true.into();
+    let events = data_of(&server.post("/v1/messages", &streamed.to_string()).body);
+    let pieces: String = events.iter().filter_map(|e| e["delta"]["partial_json"].as_str()).collect();
+    assert_eq!(serde_json::from_str::<Value>(&pieces).unwrap(), used);
+    assert!(events.iter().any(|event| event["delta"]["stop_reason"] == "tool_use"));
+    // Calls and results in a conversation are read back.
+    let back = json!([{"role": "user", "content": "is it raining"}, call,
+        {"type": "function_call_output", "call_id": call["call_id"], "output": "wet"}]);
+    let answer = server.post("/v1/responses", &json!({"input": back, "max_output_tokens": 3}).to_string());
+    assert_eq!((answer.status, &answer.json()["output"][0]["type"]), (200, &"message".into()));
+}
+
+/// Thinking is a block of its own before the answer, within its budget, and the usage counts both.
+#[test]
+fn thinking_precedes_the_answer() {
+    let server = Server::start(TINY, "");
+    let mut body = json!({"messages": [{"role": "user", "content": "is it raining"}], "max_tokens": 60,
+        "ignore_eos": true, "thinking": {"type": "enabled", "budget_tokens": 20}});
+    let whole = server.post("/v1/messages", &body.to_string()).json();
+    let kinds: Vec<_> =
+        whole["content"].as_array().unwrap().iter().map(|block| block["type"].clone()).collect();
+    assert_eq!(
+        (kinds, &whole["usage"]["output_tokens"]),
+        (vec![json!("thinking"), json!("text")], &60.into())
+    );
+    body["stream"] = true.into();
+    let events = data_of(&server.post("/v1/messages", &body.to_string()).body);
+    let joined = |key: &str| events.iter().filter_map(|e| e["delta"][key].as_str()).collect::<String>();
+    assert_eq!(joined("thinking"), whole["content"][0]["thinking"].as_str().unwrap());
+    assert_eq!(joined("text"), whole["content"][1]["text"].as_str().unwrap());
+    let thoughts = events.iter().filter(|e| e["delta"].get("thinking").is_some()).count();
+    assert!((1..=20).contains(&thoughts), "{thoughts}");
+    let form = json!({"format": {"type": "json_schema", "schema": {"type": "object", "required": ["city"],
+        "properties": {"city": {"type": "string"}}}}});
+    let body = json!({"messages": body["messages"], "max_tokens": 200, "output_config": form});
+    let text = server.post("/v1/messages", &body.to_string()).json()["content"][0]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(serde_json::from_str::<Value>(&text).unwrap()["city"].is_string(), "{text}");
+}
