@@ -173,7 +173,7 @@ export interface Bands {
   rests_on: string;
   load: "step" | "prompt" | "closed_loop" | "at_once" | "open_loop" | "disaggregated";
   ttft_ms: Span;
-  tpot_ms: Span;
+  tpot_ms: Span | null;
   e2el_ms: Span;
   output_tok_s: Span | null;
 }

@@ -7,6 +7,7 @@ mod ask;
 mod caveats;
 mod client;
 mod clock;
+pub(crate) mod conversation;
 mod dialect;
 pub(crate) mod energy;
 mod failure;
@@ -19,6 +20,7 @@ mod ready;
 pub(crate) mod report;
 pub(crate) mod request;
 mod response;
+pub(crate) mod row_keys;
 mod saturation;
 pub(crate) mod scrape;
 mod servers;
@@ -32,7 +34,7 @@ pub(crate) mod turn;
 pub(crate) mod vocabulary;
 pub(crate) mod window;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ask::Asker;
 use caveats::Given;
 use client::Client;
@@ -70,6 +72,8 @@ pub(crate) enum Told {
     Answers(u64),
     /// No byte has arrived for [`SILENCE`].
     Silent,
+    /// More than two short requests are sent before the run, because the server counts words as several tokens.
+    Probing,
 }
 
 /// A server under test, with the settings of the requests sent to it.
@@ -99,6 +103,8 @@ pub(crate) struct How {
     pub(crate) scrape: bool,
     pub(crate) bounds: Bounds,
     pub(crate) cancelling: Cancelling,
+    /// True if a request that the server refuses for a while is repeated after the time that it names.
+    pub(crate) repeats: bool,
     /// Longest wait for the server to become ready, if any.
     pub(crate) ready: Option<Duration>,
 }
@@ -175,7 +181,7 @@ impl Bench {
             bench.wait_ready(most)?;
         }
         if !bench.stopped && speech.learn && speech.texts.is_empty() {
-            bench.learn(tell);
+            bench.learn(tell)?;
         }
         bench.prompts.texts = speech.texts;
         Ok(bench)
@@ -196,8 +202,8 @@ impl Bench {
         })
     }
 
-    /// Sends short probe requests to learn how the server counts tokens.
-    fn learn(&mut self, tell: &mut dyn FnMut(Told)) {
+    /// Sends short probe requests to learn how the server counts tokens. Fails if there is no server.
+    fn learn(&mut self, tell: &mut dyn FnMut(Told)) -> Result<()> {
         let asker = Asker::new(&self.servers, &self.form, self.how.timeout, false);
         let probed = probe::probe(&asker, &self.prompts, &mut self.stop, tell);
         match self.runtime.block_on(probed) {
@@ -205,8 +211,13 @@ impl Bench {
             Probed::Untold(why) => self.given.notes.push(format!(
                 "the server does not tell how it counts prompts ({why}): a word is taken for a token"
             )),
+            Probed::Unreachable(why) => bail!(
+                "arguments: `--url` is {}: {why}; --wait-ready SECONDS waits for a server that is starting",
+                self.servers.of(0).1.url()
+            ),
             Probed::Stopped => self.stopped = true,
         }
+        Ok(())
     }
 
     /// Offers a workload to the server and returns the results; `tell` receives the number of answers so far.
@@ -235,6 +246,7 @@ impl Bench {
                 stopped: self.stopped,
                 bounds: self.how.bounds,
                 cancelling: self.how.cancelling,
+                repeats: self.how.repeats,
             };
             let metering =
                 if self.power.is_empty() { None } else { Some(Metering::start(self.power.clone()).await) };

@@ -141,13 +141,18 @@ pub(crate) fn assumed(assumptions: &[String]) -> String {
     assumptions.iter().map(|assumption| line(&format!("assumed: {assumption}"))).collect()
 }
 
+/// The bands of the latencies that a forecast has.
+fn times(b: &Bands) -> impl Iterator<Item = (&'static str, Span)> {
+    let all = [("TTFT", Some(b.ttft_ms)), ("TPOT", b.tpot_ms), ("E2EL", Some(b.e2el_ms))];
+    all.into_iter().filter_map(|(name, span)| Some((name, span?)))
+}
+
 /// The bands of a forecast in one line.
 pub(crate) fn bands(b: &Bands) -> String {
     let range =
         |name: &str, s: &Span| format!("{name} {} to {}", significant(s.range[0]), significant(s.range[1]));
     let rate = b.output_tok_s.map(|s| format!("; {} tok/s", range("output", &s))).unwrap_or_default();
-    let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
-    let times = times.map(|(name, s)| range(name, &s)).join(", ");
+    let times = times(b).map(|(name, s)| range(name, &s)).collect::<Vec<_>>().join(", ");
     let load = match b.load {
         Load::OpenLoop => "rates",
         Load::AtOnce => "requests that all arrive at one time",
@@ -162,7 +167,6 @@ pub(crate) fn bands(b: &Bands) -> String {
 pub(crate) fn band_factors(b: &Bands) -> String {
     let factors = |name: &str, s: &Span| format!("{name} x{:.2} to x{:.2}", s.factors[0], s.factors[1]);
     let rate = b.output_tok_s.map(|s| format!(", {}", factors("output tok/s", &s))).unwrap_or_default();
-    let times = [("TTFT", b.ttft_ms), ("TPOT", b.tpot_ms), ("E2EL", b.e2el_ms)];
-    let times = times.map(|(name, s)| factors(name, &s)).join(", ");
+    let times = times(b).map(|(name, s)| factors(name, &s)).collect::<Vec<_>>().join(", ");
     format!("{times}{rate} (based on {})", b.rests_on)
 }

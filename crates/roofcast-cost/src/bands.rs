@@ -22,8 +22,8 @@ pub struct Bands {
     pub load: Load,
     /// Mean time to first token, in ms.
     pub ttft_ms: Span,
-    /// Mean time per output token, in ms.
-    pub tpot_ms: Span,
+    /// Mean time per output token, in ms; `None` if no request has two tokens.
+    pub tpot_ms: Option<Span>,
     /// Mean end-to-end latency, in ms.
     pub e2el_ms: Span,
     /// Output tokens per second; `None` if the load fixes the throughput.
@@ -45,8 +45,8 @@ pub struct Span {
 pub struct ForecastMeans {
     /// Mean time to first token, in ms.
     pub ttft_ms: f64,
-    /// Mean time per output token, in ms.
-    pub tpot_ms: f64,
+    /// Mean time per output token, in ms; `None` if no request has two tokens.
+    pub tpot_ms: Option<f64>,
     /// Lower bound (roofline) of the mean time per output token, in ms.
     pub limit_tpot_ms: f64,
     /// Mean end-to-end latency, in ms.
@@ -106,7 +106,7 @@ impl Bands {
             rests_on: format!("{}; beside: {}", self.rests_on, others.rests_on),
             load: self.load,
             ttft_ms: both(self.ttft_ms, others.ttft_ms),
-            tpot_ms: both(self.tpot_ms, others.tpot_ms),
+            tpot_ms: self.tpot_ms.zip(others.tpot_ms).map(|(a, b)| both(a, b)),
             e2el_ms: both(self.e2el_ms, others.e2el_ms),
             output_tok_s: self.output_tok_s.zip(others.output_tok_s).map(|(a, b)| both(a, b)),
         }
@@ -116,16 +116,17 @@ impl Bands {
         let span =
             |mean: f64, width: f64| Span { factors: ends(width), range: ends(width).map(|f| f * mean) };
         let widths = band.widths(means.load);
-        let mut tpot_ms = span(means.tpot_ms, widths.tpot);
         // The mean TPOT of a run may be below the limit of its mean step, and the band must contain it.
-        let limit_ms = means.limit_tpot_ms.min(means.tpot_ms);
-        tpot_ms.range = tpot_ms.range.map(|ms| ms.max(limit_ms));
+        let above = |mean: f64| {
+            let Span { factors, range } = span(mean, widths.tpot);
+            Span { factors, range: range.map(|ms| ms.max(means.limit_tpot_ms.min(mean))) }
+        };
         Bands {
             evidence: band.evidence,
             rests_on: rests_on.to_owned(),
             load: means.load,
             ttft_ms: span(means.ttft_ms, widths.ttft),
-            tpot_ms,
+            tpot_ms: means.tpot_ms.map(above),
             e2el_ms: span(means.e2el_ms, widths.e2e),
             output_tok_s: means.output_tok_s.map(|rate| span(rate, widths.throughput)),
         }
@@ -152,7 +153,7 @@ mod tests {
         };
         let means = ForecastMeans {
             ttft_ms: 40.0,
-            tpot_ms: 8.0,
+            tpot_ms: Some(8.0),
             limit_tpot_ms: 7.0,
             e2el_ms: 300.0,
             output_tok_s: Some(80.0),
@@ -162,7 +163,8 @@ mod tests {
         // 40 / 2 and 40 · 2; 8 / 1.25 = 6.4 is below the limit of 7, 8 · 1.25 = 10; 300 / 1.5 and 300 · 1.5; 80 / 1.6
         // and 80 · 1.6.
         assert_eq!(bands.ttft_ms.range, [20.0, 80.0]);
-        assert_eq!((bands.tpot_ms.range, bands.tpot_ms.factors), ([7.0, 10.0], [0.8, 1.25]));
+        assert_eq!(bands.tpot_ms, Some(Span { factors: [0.8, 1.25], range: [7.0, 10.0] }));
+        assert_eq!(Bands::around(&ForecastMeans { tpot_ms: None, ..means }, &band, "").tpot_ms, None);
         let near = |range: [f64; 2], low: f64, high: f64| {
             assert!((range[0] - low).abs() < 1e-9 && (range[1] - high).abs() < 1e-9, "{range:?}");
         };
@@ -195,7 +197,7 @@ mod tests {
             };
             let means = ForecastMeans {
                 ttft_ms,
-                tpot_ms: 8.0,
+                tpot_ms: Some(8.0),
                 limit_tpot_ms: 1.0,
                 e2el_ms: 300.0,
                 output_tok_s: Some(80.0),
@@ -210,7 +212,7 @@ mod tests {
             (beside.with_beside(own), "l4; beside: h100"),
         ] {
             assert_eq!((both.ttft_ms.range, both.ttft_ms.factors), ([20.0, 120.0], [0.5, 2.0]));
-            assert_eq!((both.tpot_ms.range, both.tpot_ms.factors), ([5.0, 12.8], [0.625, 1.6]));
+            assert_eq!(both.tpot_ms, Some(Span { factors: [0.625, 1.6], range: [5.0, 12.8] }));
             assert_eq!((both.evidence, both.rests_on.as_str()), (Evidence::Nothing, names));
         }
     }

@@ -22,25 +22,25 @@ export interface BenchAnswer {
     mean_ttft_ms: number;
     median_ttft_ms: number;
     p99_ttft_ms: number;
-    mean_tpot_ms: number;
-    median_tpot_ms: number;
-    p99_tpot_ms: number;
+    mean_tpot_ms: number | null;
+    median_tpot_ms: number | null;
+    p99_tpot_ms: number | null;
     mean_e2el_ms: number;
     median_e2el_ms: number;
     p99_e2el_ms: number;
     achieved_concurrency: number;
-    limit: { hardware: string; tpot_ms: number; ttft_ms: number; bound: string; tpot_share: number | null; advice: string } | null;
-    forecast: { median_ttft_ms: number; median_tpot_ms: number; mean_e2el_ms: number; output_throughput: number } | null;
+    limit: { hardware: string; tpot_ms: number | null; ttft_ms: number; bound: string; tpot_share: number | null; advice: string } | null;
+    forecast: { median_ttft_ms: number; median_tpot_ms: number | null; mean_e2el_ms: number; output_throughput: number } | null;
   };
   distributions: { metric: string; ms: number[]; shares: number[] }[];
 }
 
 export function BenchView({ answer }: { answer: BenchAnswer }): JSX.Element {
   const { report: r, distributions } = answer;
-  const bars = (measured: number, forecast: number | undefined, limit: number | undefined): Bar[] => [
-    { name: "measured", value: measured, tone: "s5" },
-    ...(forecast === undefined ? [] : [{ name: "forecast", value: forecast, tone: "s0" }]),
-    ...(limit === undefined ? [] : [{ name: "limit", value: limit, tone: "s2" }]),
+  const bars = (measured: number | null, forecast: number | null | undefined, limit: number | null | undefined): Bar[] => [
+    ...(measured === null ? [] : [{ name: "measured", value: measured, tone: "s5" }]),
+    ...(forecast === undefined || forecast === null ? [] : [{ name: "forecast", value: forecast, tone: "s0" }]),
+    ...(limit === undefined || limit === null ? [] : [{ name: "limit", value: limit, tone: "s2" }]),
   ];
   const rows = (["ttft", "tpot", "e2el"] as const).map((metric) => ({ metric, mean: r[`mean_${metric}_ms`], median: r[`median_${metric}_ms`], p99: r[`p99_${metric}_ms`] }));
   return (

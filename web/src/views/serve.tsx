@@ -237,7 +237,7 @@ function Headline({ name, answer }: { name: string; answer: RunAnswer }): JSX.El
           ["within the SLO", <b>{r.request_goodput === null ? "–" : `${significant(r.request_goodput)} /s`}</b>],
           ["output", <b>{`${significant(r.output_throughput)} tokens/s`}</b>],
           ["mean TTFT", <><b data-figure="mean_ttft_ms" data-value={r.mean_ttft_ms}>{time(r.mean_ttft_ms)}</b> {bands ? <small><a href="#accuracy">{`${time(bands.ttft_ms.range[0])} to ${time(bands.ttft_ms.range[1])}`}</a></small> : null}</>, MEANING.ttft],
-          ["mean TPOT", <><b>{time(r.mean_tpot_ms)}</b> {bands ? <small><a href="#accuracy">{`${time(bands.tpot_ms.range[0])} to ${time(bands.tpot_ms.range[1])}`}</a></small> : null}</>, `${MEANING.tpot}; at the limit ${time(r.limit_tpot_ms)}`],
+          ["mean TPOT", <><b>{time(r.mean_tpot_ms)}</b> {bands?.tpot_ms ? <small><a href="#accuracy">{`${time(bands.tpot_ms.range[0])} to ${time(bands.tpot_ms.range[1])}`}</a></small> : null}</>, `${MEANING.tpot}; at the limit ${time(r.limit_tpot_ms)}`],
           ["output tokens", <b>{r.expense.dollars_per_million_output_tokens === null ? "–" : `${dollars(r.expense.dollars_per_million_output_tokens)} per million`}</b>],
         ]}
       />

@@ -39,7 +39,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000),
         conflicts_with_all = ["records", "baseline", "sweep", "find_rate", "find_users", "svg", "html", "detailed"])]
     pub(crate) runs: Option<u64>,
-    /// Compare with an earlier result: vLLM's, aiperf's or roofcast's JSON.
+    /// Compare with an earlier result: roofcast's JSON, or any client's that validate reads.
     #[arg(long, value_name = "FILE.json")]
     pub(crate) baseline: Vec<PathBuf>,
     /// Write a record of each request, as .jsonl or .csv.
@@ -83,7 +83,8 @@ pub(crate) struct LoadArgs {
 /// Making of requests.
 #[derive(Debug, Args)]
 pub(crate) struct AskArgs {
-    /// Send these prompts in turn: JSON Lines with `prompt`, or ShareGPT's `conversations` [default: words of --input-len].
+    /// Send these prompts in turn: JSON Lines with `prompt`, `messages` or ShareGPT's `conversations` [default: words of
+    /// --input-len].
     #[arg(long, value_name = "FILE.jsonl")]
     pub(crate) prompts: Option<PathBuf>,
     /// The model's tokenizer.json: prompts are made of words of one token each, so that their length is exact.
@@ -101,6 +102,10 @@ pub(crate) struct AskArgs {
     /// Wait up to this many seconds until the server is ready: until it answers /v1/models with anything but 5xx.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) wait_ready: Option<f64>,
+    /// Repeat a request that is refused with 429, 503 or 529 after the time in Retry-After; its times count from the first
+    /// try.
+    #[arg(long)]
+    pub(crate) retry_after: bool,
     /// A header of every request, as in `X-Team: serving`.
     #[arg(long)]
     pub(crate) header: Vec<String>,
@@ -110,7 +115,7 @@ pub(crate) struct AskArgs {
     /// A JSON object merged into every request's body; null removes a key.
     #[arg(long, value_name = "JSON")]
     pub(crate) extra_body: Option<String>,
-    /// Count one token per word, without the two short requests that measure the server's tokenizer.
+    /// Count one token per word, without the short requests that measure the server's tokenizer.
     #[arg(long)]
     pub(crate) assume_tokens: bool,
     /// Read the server's /metrics every second during the run.

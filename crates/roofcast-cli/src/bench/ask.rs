@@ -16,6 +16,7 @@ use roofcast::record::{Outcome, Record};
 use roofcast::units::Picoseconds;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,8 +53,13 @@ pub(super) struct Question {
     pub(super) input_len: u64,
     pub(super) output_len: u64,
     pub(super) turns: Vec<Turn>,
+    /// Keys of the body that the prompt's row has.
+    pub(super) keys: Map<String, Value>,
     /// Time after its sending at which the client cancels this request; `None` if it is not cancelled.
     pub(super) given_up_after: Option<Duration>,
+    /// Time until which the request is repeated if the server refuses it and names a time to wait; `None` if it is not
+    /// repeated.
+    pub(super) repeats_until: Option<Picoseconds>,
 }
 
 /// Result of a request, with times of the client's clock.
@@ -73,6 +79,8 @@ pub(super) struct Asked {
     pub(super) tokens_counted: bool,
     /// True if the server reported the cached part of the prompt.
     pub(super) cache_told: bool,
+    /// Number of tries that were refused and repeated.
+    pub(super) repeated: u64,
 }
 
 impl Asker {
@@ -82,7 +90,7 @@ impl Asker {
 
     /// Sends the request and waits for the answer's end, its failure or the timeout.
     pub(super) async fn ask(&self, question: Question) -> Asked {
-        let body = self.form.body(&question.turns, question.output_len);
+        let body = self.form.body(&question.turns, &question.keys, question.output_len);
         let mut answer = Response::new(Expected {
             endpoint: self.form.endpoint,
             stream: self.form.stream,
@@ -92,7 +100,8 @@ impl Asker {
         });
         let (replica, client) = self.servers.of(question.id);
         let sent = client.clock.now();
-        let exchange = self.exchange(client, body, &mut answer);
+        let mut repeated = 0;
+        let exchange = self.patient_exchange(client, body, (&question, &mut repeated), &mut answer);
         let patience = question.given_up_after.unwrap_or(self.timeout);
         let ended = tokio::time::timeout(patience, exchange).await.unwrap_or_else(|_| {
             let waited = patience.as_secs_f64();
@@ -101,7 +110,7 @@ impl Asker {
                 None => Failure::new(Outcome::Timeout, format!("no end after {waited} s")),
             })
         });
-        self.record(&question, (sent, replica), answer, ended.err())
+        Asked { repeated, ..self.record(&question, (sent, replica), answer, ended.err()) }
     }
 
     /// Tokens of a prompt by the server's tokenizer, if it has an endpoint for that.
@@ -114,6 +123,28 @@ impl Asker {
             answer.count.or(answer.tokens.map(|tokens| tokens.len() as u64))
         };
         tokio::time::timeout(self.timeout.min(PATIENCE), request).await.ok().flatten().filter(|n| *n > 0)
+    }
+
+    /// Sends a request until the server takes it, and reads its answer. Between tries it waits for as long as the server
+    /// says, or until no try may be made any more.
+    async fn patient_exchange(
+        &self,
+        client: &Client,
+        body: Bytes,
+        (question, repeated): (&Question, &mut u64),
+        answer: &mut Response,
+    ) -> Result<(), Failure> {
+        loop {
+            let ended = self.exchange(client, body.clone(), answer).await;
+            let wait = ended.as_ref().err().and_then(|failure| failure.retry_after);
+            let Some((wait, until)) = wait.zip(question.repeats_until) else { return ended };
+            let left = Picoseconds(until.0.saturating_sub(client.clock.now().0)).seconds();
+            tokio::time::sleep(wait.min(Duration::from_secs_f64(left))).await;
+            if client.clock.now() >= until {
+                return ended;
+            }
+            *repeated += 1;
+        }
     }
 
     async fn exchange(&self, client: &Client, body: Bytes, answer: &mut Response) -> Result<(), Failure> {
@@ -192,6 +223,7 @@ impl Asker {
             tokens_counted,
             cache_told: usage.is_some_and(|u| u.cached_tokens.is_some()),
             text: answer.text,
+            repeated: 0,
         }
     }
 }

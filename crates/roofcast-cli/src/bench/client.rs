@@ -14,7 +14,7 @@ use hyper::body::Incoming as Body;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper::http::response::Parts;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper::{Method, Request};
+use hyper::{HeaderMap, Method, Request};
 use hyper_util::rt::TokioIo;
 use roofcast::record::Outcome;
 use roofcast::units::Picoseconds;
@@ -24,6 +24,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -31,6 +32,12 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Size of a connection's read buffer in bytes, which bounds a message's head and a piece of a body.
 const MOST_BUFFER: usize = 64 << 10;
+
+/// Statuses of a refusal that ends after a while: too many requests, unavailable, Anthropic's overloaded.
+const AGAIN: [u16; 3] = [429, 503, 529];
+
+/// Least wait before a request is repeated.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
 
 /// Most bytes that are read of an error's body.
 const MOST_MESSAGE: usize = 4 << 10;
@@ -350,5 +357,27 @@ pub(super) async fn refusal(parts: &Parts, mut body: Incoming) -> Failure {
         return Failure::new(Outcome::HttpStatus, format!("{status} to {to}; redirects are not followed"));
     }
     let message = body.head(MOST_MESSAGE).await;
-    Failure::new(Outcome::HttpStatus, format!("{status}: {}", shown(&message)))
+    let retry_after = if AGAIN.contains(&status.as_u16()) { retry_after(&parts.headers) } else { None };
+    let again = retry_after.map_or(String::new(), |wait| {
+        format!("; the server asks to wait {} s (Retry-After), which --retry-after does", wait.as_secs_f64())
+    });
+    Failure {
+        retry_after,
+        ..Failure::new(Outcome::HttpStatus, format!("{status}: {}{again}", shown(&message)))
+    }
+}
+
+/// Time to wait by the headers of a refusal: milliseconds, seconds, or a date (RFC 9110, section 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let seconds = |text: &str, unit: f64| {
+        let seconds = text.parse::<f64>().ok().filter(|n| (0.0..=1e9).contains(n))? * unit;
+        Some(Duration::from_secs_f64(seconds))
+    };
+    let wait = text("retry-after-ms").and_then(|text| seconds(text, 1e-3)).or_else(|| {
+        let text = text("retry-after")?;
+        let until = || httpdate::parse_http_date(text).ok();
+        seconds(text, 1.0).or_else(|| Some(until()?.duration_since(SystemTime::now()).unwrap_or_default()))
+    });
+    wait.map(|wait| wait.max(LEAST_WAIT))
 }

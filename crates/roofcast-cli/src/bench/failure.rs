@@ -1,6 +1,7 @@
 //! Reason why a request has no complete answer.
 
 use roofcast::record::Outcome;
+use std::time::Duration;
 
 /// Failure of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,11 +10,13 @@ pub(super) struct Failure {
     pub(super) outcome: Outcome,
     /// Message of the failure.
     pub(super) message: String,
+    /// Time after which the server says that the request may be sent again.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Failure {
     pub(super) fn new(outcome: Outcome, message: impl Into<String>) -> Failure {
-        Failure { outcome, message: message.into() }
+        Failure { outcome, message: message.into(), retry_after: None }
     }
 }
 

@@ -81,6 +81,7 @@ struct Loop<'a> {
     done: (mpsc::UnboundedSender<Asked>, mpsc::UnboundedReceiver<Asked>),
     bounds: Bounds,
     cancelling: Cancelling,
+    repeats: bool,
     failures: u64,
     /// Detector of a server that does not keep up, if the run shall end then.
     watch: Option<Saturation>,
@@ -100,12 +101,14 @@ pub(super) struct Means<'a> {
     pub(super) stopped: bool,
     pub(super) bounds: Bounds,
     pub(super) cancelling: Cancelling,
+    /// True if requests that the server refuses for a while are repeated.
+    pub(super) repeats: bool,
 }
 
 /// Opens connections, then offers `traffic` until it is all answered, or until `stop` fires. `tell` receives the
 /// number of answers so far.
 pub(super) async fn drive(
-    Means { asker, prompts, lag, ahead, stopped, bounds, cancelling }: Means<'_>,
+    Means { asker, prompts, lag, ahead, stopped, bounds, cancelling, repeats }: Means<'_>,
     traffic: Traffic,
     stop: &mut Stop,
     mut tell: impl FnMut(Told),
@@ -136,6 +139,7 @@ pub(super) async fn drive(
         done: mpsc::unbounded_channel(),
         bounds,
         cancelling,
+        repeats,
         failures: 0,
         watch: bounds.oversaturation.then(Saturation::default),
         said: BTreeMap::new(),
@@ -209,6 +213,13 @@ impl Loop<'_> {
         self.traffic.peek().filter(|at| !stopped && open(at))
     }
 
+    /// Time after which no request is sent, by the client's clock.
+    fn closes(&self) -> Picoseconds {
+        self.bounds
+            .duration
+            .map_or(Picoseconds(u64::MAX), |most| self.start + Picoseconds::from_seconds(most.as_secs_f64()))
+    }
+
     /// Sends every request that is due, one by one.
     async fn send_due(&mut self, clock: Clock) {
         while self.due().is_some_and(|at| self.start + at <= clock.now()) {
@@ -233,7 +244,9 @@ impl Loop<'_> {
             input_len,
             output_len: prompt.output_len,
             turns: prompt.turns,
+            keys: prompt.keys,
             given_up_after: cancels.then_some(self.cancelling.after),
+            repeats_until: self.repeats.then(|| self.closes()),
         };
         let asker = Arc::clone(&self.asker);
         let done = self.done.0.clone();

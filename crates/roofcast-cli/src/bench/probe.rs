@@ -9,6 +9,7 @@ use super::turn::Turn;
 use super::{SILENCE, Told};
 use roofcast::record::Outcome;
 use roofcast::units::Picoseconds;
+use serde_json::Map;
 use std::cell::RefCell;
 
 /// Result of the probes.
@@ -17,6 +18,8 @@ pub(super) enum Probed {
     Learnt(Prompts),
     /// The server reports no counts, for this reason.
     Untold(String),
+    /// There is no server, for this reason.
+    Unreachable(String),
     /// The user stopped the bench.
     Stopped,
 }
@@ -28,8 +31,11 @@ pub(super) async fn probe(
     stop: &mut Stop,
     tell: &mut dyn FnMut(Told),
 ) -> Probed {
-    let why = RefCell::new("the server counts the same for every text".to_owned());
-    let mut learning = std::pin::pin!(prompts.learnt(|text| count(asker, text, &why)));
+    let why = RefCell::new((None, "the server counts the same for every text".to_owned()));
+    let tell = RefCell::new(tell);
+    let more = || (tell.borrow_mut())(Told::Probing);
+    let start = asker.servers.clock.now();
+    let mut learning = std::pin::pin!(prompts.learnt(|text| count(asker, text, &why), more));
     let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
     let mut is_silent = false;
     loop {
@@ -38,23 +44,37 @@ pub(super) async fn probe(
             _ = stop.recv() => return Probed::Stopped,
             learnt = &mut learning => return match learnt {
                 Some(prompts) => Probed::Learnt(prompts),
-                None => Probed::Untold(why.take()),
+                None => match why.take() {
+                    (Some(Outcome::Connect), why) => Probed::Unreachable(why),
+                    (_, why) => Probed::Untold(why),
+                },
             },
             () = &mut silence, if !is_silent => {
                 is_silent = true;
-                tell(Told::Silent);
+                if !asker.servers.was_read_since(start) {
+                    (tell.borrow_mut())(Told::Silent);
+                }
             }
         }
     }
 }
 
 /// Prompt tokens of `text` by the server's count: in its answer, else by its tokenizer. Without a count, `why` receives
-/// the reason.
-async fn count(asker: &Asker, text: String, why: &RefCell<String>) -> Option<u64> {
+/// the reason, with the outcome of a probe that failed.
+async fn count(asker: &Asker, text: String, why: &RefCell<(Option<Outcome>, String)>) -> Option<u64> {
     let turns = vec![Turn::user(text)];
     let tokenizing = asker.form.tokenizing(&turns);
     let scheduled = Picoseconds::ZERO;
-    let question = Question { id: 0, scheduled, input_len: 0, output_len: 1, turns, given_up_after: None };
+    let question = Question {
+        id: 0,
+        scheduled,
+        input_len: 0,
+        output_len: 1,
+        turns,
+        keys: Map::new(),
+        given_up_after: None,
+        repeats_until: None,
+    };
     let answer = asker.ask(question).await;
     if answer.counted.is_some() {
         return answer.counted;
@@ -63,8 +83,9 @@ async fn count(asker: &Asker, text: String, why: &RefCell<String>) -> Option<u64
     let counted = if answers { asker.tokenized(tokenizing).await } else { None };
     if counted.is_none() {
         *why.borrow_mut() = match answer.record.error {
-            Some(error) if !answers => format!("a probe failed: {error}"),
-            _ => "its answers have no `usage`, and it has no /tokenize".to_owned(),
+            Some(error) if answer.record.outcome == Outcome::Connect => (Some(Outcome::Connect), error),
+            Some(error) if !answers => (Some(answer.record.outcome), format!("a probe failed: {error}")),
+            _ => (None, "its answers have no `usage`, and it has no /tokenize".to_owned()),
         };
     }
     counted

@@ -9,14 +9,19 @@ use super::turn::Turn;
 use super::vocabulary::{FEWEST_WORDS, Vocabulary};
 use roofcast::workload::request::{OWN_SEGMENTS, Run};
 use roofcast::workload::{Prompt, Request, words};
+use serde_json::{Map, Value};
 use std::future::Future;
+use std::task::Poll;
 
 /// First word of every prompt, because a word at the start has no space before it and may be tokenized differently.
 const FIRST: &str = "the";
 
-/// Most probes that are sent to learn how a server counts. A tokenizer for which the words are unsuitable is detected
-/// well before.
-const MOST_PROBES: usize = 64;
+/// Probes that are sent at one time, each with a part of the words.
+const AT_ONCE: usize = 16;
+/// Most times at which probes are sent.
+const MOST_ROUNDS: usize = 4;
+/// Words after which no further probes are sent.
+const ENOUGH: usize = 32;
 
 /// Generator of prompts.
 #[derive(Debug, Clone)]
@@ -37,6 +42,8 @@ pub(crate) struct Prompts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Said {
     pub(crate) turns: Vec<Turn>,
+    /// Keys of the request's body that the prompt's row has.
+    pub(crate) keys: Map<String, Value>,
     /// Prompt tokens as planned; the server's count may differ.
     pub(crate) input_len: u64,
     pub(crate) output_len: u64,
@@ -51,34 +58,41 @@ impl Prompts {
         Prompts { words, overhead: around, tokens_per_word: 1.0, seed, texts: Vec::new(), said: 0 }
     }
 
-    /// Learns from a server's counts. Two probes are sent: the first word with one word, and the first word with all
-    /// words; the first word has no space before it and may be tokenized differently. If the counts do not differ by
-    /// one token per word, halves of the list are probed to find the words that take more tokens. `None` if the server
-    /// does not count.
-    pub(crate) async fn learnt<F, T>(&self, count: F) -> Option<Prompts>
+    /// Learns from a server's counts. Two probes are sent: the first word alone, and the first word with all words; the
+    /// first word has no space before it and may be tokenized differently. If the counts do not differ by one token per
+    /// word, `more` is called and parts of the list are probed at one time, to find words of one token each. `None` if the
+    /// server does not count.
+    pub(crate) async fn learnt<F, T>(&self, count: F, more: impl FnOnce()) -> Option<Prompts>
     where
         F: Fn(String) -> T,
         T: Future<Output = Option<u64>>,
     {
         let mut prompts = self.clone();
-        let first_count = count(FIRST.to_owned()).await?;
         let with = |part: &[&str]| count(format!("{FIRST} {}", part.join(" ")));
+        let [first_count, all] = together([count(FIRST.to_owned()), with(&prompts.words)]).await;
+        let first_count = first_count?;
         // A server that reports equal numbers for texts of any length does not count.
-        let all = with(&prompts.words).await.filter(|all| *all > first_count)?;
+        let all = all.filter(|all| *all > first_count)?;
         prompts.overhead = first_count.saturating_sub(1);
         let words = prompts.words.len() as u64;
         if all == first_count + words {
             return Some(prompts);
         }
+        more();
+        let per_word = (all - first_count) as f64 / words as f64;
+        let each = promising(per_word).min(prompts.words.len().div_ceil(AT_ONCE));
         let mut single = Vec::new();
-        let mut parts = vec![prompts.words.clone()];
-        for _ in 0..MOST_PROBES {
-            let Some(part) = parts.pop() else { break };
-            if with(&part).await? == first_count + part.len() as u64 {
-                single.extend(part);
-            } else if part.len() > 1 {
-                let (left, right) = part.split_at(part.len() / 2);
-                parts.extend([right.to_vec(), left.to_vec()]);
+        let parts: Vec<&[&str]> = prompts.words.chunks(each).collect();
+        for (round, parts) in parts.chunks(AT_ONCE).take(MOST_ROUNDS).enumerate() {
+            // Two rounds without such a word show that there are hardly any.
+            if single.len() >= ENOUGH || round >= 2 && single.is_empty() {
+                break;
+            }
+            let counts = together_all(parts.iter().map(|part| with(part)).collect()).await;
+            for (part, counted) in parts.iter().zip(counts) {
+                if counted? == first_count + part.len() as u64 {
+                    single.extend_from_slice(part);
+                }
             }
         }
         if single.len() >= FEWEST_WORDS && with(&single).await? == first_count + single.len() as u64 {
@@ -86,7 +100,7 @@ impl Prompts {
         } else {
             // If the words do not fit the tokenizer, as many words are sent as its mean number of tokens per word
             // suggests.
-            prompts.tokens_per_word = ((all - first_count) as f64 / words as f64).max(0.01);
+            prompts.tokens_per_word = per_word.max(0.01);
         }
         Some(prompts)
     }
@@ -100,13 +114,14 @@ impl Prompts {
                 let words: usize = text.turns.iter().map(|t| t.text.split_whitespace().count()).sum();
                 Said {
                     turns: text.turns.clone(),
+                    keys: text.keys.clone(),
                     input_len: words as u64,
                     output_len: text.output_len.unwrap_or(output_len),
                 }
             }
             None => {
                 let turns = self.turns(request, id, answered);
-                Said { turns, input_len: request.input_len.into(), output_len }
+                Said { turns, keys: Map::new(), input_len: request.input_len.into(), output_len }
             }
         }
     }
@@ -185,6 +200,37 @@ impl Prompts {
     }
 }
 
+/// Words of a probe that finds the most words of one token if words have `per_word` tokens in the mean, as words of one
+/// and of two tokens: g words are all of one token with probability s^g, and g·s^g is largest at −1/ln s.
+fn promising(per_word: f64) -> usize {
+    let single = (2.0 - per_word).clamp(0.25, 0.999);
+    (-1.0 / single.ln()).round().max(1.0) as usize
+}
+
+/// Results of two futures that run at one time.
+async fn together<T: Future>(futures: [T; 2]) -> [T::Output; 2] {
+    let [one, other] = futures;
+    let (one, other) = tokio::join!(one, other);
+    [one, other]
+}
+
+/// Results of futures that run at one time.
+async fn together_all<T: Future>(futures: Vec<T>) -> Vec<T::Output> {
+    let mut waiting: Vec<_> = futures.into_iter().map(Box::pin).map(Some).collect();
+    let mut done: Vec<Option<T::Output>> = waiting.iter().map(|_| None).collect();
+    std::future::poll_fn(|cx| {
+        for (future, result) in waiting.iter_mut().zip(&mut done) {
+            if let Some(Poll::Ready(output)) = future.as_mut().map(|future| future.as_mut().poll(cx)) {
+                *result = Some(output);
+                *future = None;
+            }
+        }
+        if waiting.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
 /// SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014).
 fn mixed(value: u64) -> u64 {
     let z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -249,8 +295,7 @@ mod tests {
     /// Three texts and five requests: two repeat the first texts, and the next run begins with the third text.
     #[test]
     fn texts_are_said_in_turn_from_run_to_run() {
-        let text =
-            |word: &str| Text { turns: vec![Turn::user(word.to_owned())], output_len: None, recorded: None };
+        let text = |word: &str| Text { turns: vec![Turn::user(word.to_owned())], ..Text::default() };
         let mut prompts = Prompts { texts: ["a", "b", "c"].map(text).to_vec(), ..assumed(0) };
         let first = |prompts: &Prompts| said(prompts, 0, &request(1, Prompt::Own));
         assert_eq!((first(&prompts), prompts.repeated(5), prompts.repeated(3)), ("a".to_owned(), 2, 0));
@@ -286,18 +331,18 @@ mod tests {
             questions.set(questions.get() + 1);
             std::future::ready(Some(7 + text.split(' ').count() as u64))
         };
-        let prompts = now(assumed(0).learnt(count)).unwrap();
+        let prompts = now(assumed(0).learnt(count, || ())).unwrap();
         assert_eq!(questions.get(), 2);
         assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 43);
         assert_eq!(said(&prompts, 0, &request(3, Prompt::Own)).split(' ').count(), 1);
-        assert!(now(assumed(0).learnt(|_| std::future::ready(None))).is_none());
+        assert!(now(assumed(0).learnt(|_| std::future::ready(None), || ())).is_none());
     }
 
     #[test]
     fn words_of_several_tokens_are_left_out() {
         // Words of six or more letters take two tokens.
         let tokens = |text: &str| text.split(' ').map(|w| if w.len() > 5 { 2 } else { 1 }).sum::<u64>();
-        let prompts = now(assumed(0).learnt(|text| std::future::ready(Some(tokens(&text))))).unwrap();
+        let prompts = now(assumed(0).learnt(|text| std::future::ready(Some(tokens(&text))), || ())).unwrap();
         let text = said(&prompts, 0, &request(400, Prompt::Own));
         assert_eq!(tokens(&text), 400, "{text}");
     }
@@ -310,16 +355,19 @@ mod tests {
             questions.set(questions.get() + 1);
             std::future::ready(Some(2 * text.split(' ').count() as u64))
         };
-        let prompts = now(assumed(0).learnt(twice)).unwrap();
-        assert!(questions.get() <= MOST_PROBES + 3, "{}", questions.get());
+        let told = Cell::new(false);
+        let prompts = now(assumed(0).learnt(twice, || told.set(true))).unwrap();
+        // Two probes, and two rounds.
+        assert!(told.get() && questions.get() == 2 + 2 * AT_ONCE, "{}", questions.get());
         assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 25);
         // A server that reports seven for any text does not count.
-        assert!(now(assumed(0).learnt(|_| std::future::ready(Some(7)))).is_none());
+        assert!(now(assumed(0).learnt(|_| std::future::ready(Some(7)), || ())).is_none());
     }
 
     #[test]
     fn tokens_of_letters_are_met_in_the_mean() {
-        let prompts = now(assumed(0).learnt(|text| std::future::ready(Some(text.len() as u64)))).unwrap();
+        let prompts =
+            now(assumed(0).learnt(|text| std::future::ready(Some(text.len() as u64)), || ())).unwrap();
         let letters = said(&prompts, 0, &request(4000, Prompt::Own)).len() as f64;
         assert!((letters / 4000.0 - 1.0).abs() < 0.1, "{letters}");
     }

@@ -116,6 +116,8 @@ pub(crate) struct Report {
     pub(crate) repeated_prompts: u64,
     /// Number of requests that were sent twice, because a kept connection ended before their answer.
     pub(crate) resent: u64,
+    /// Number of tries that the server refused and that were repeated by `--retry-after`.
+    pub(crate) retried: u64,
     /// Number of requests that the client cancelled by `--cancel-share`.
     pub(crate) cancelled: u64,
     /// Requests at either end that are not counted.
@@ -174,6 +176,7 @@ impl Report {
             cached_share: tally.cached_share().or_else(|| server?.cached_share()),
             repeated_prompts: tally.repeated,
             resent: tally.resent,
+            retried: tally.retried,
             cancelled: run.records.iter().filter(|r| !wanted(r)).count() as u64,
             window: judge.window,
             itl_by_position: window::by_position(counting),
@@ -183,6 +186,12 @@ impl Report {
         for caveat in caveats::of(given, tally, server, report.summary.completed) {
             let list = if caveat.invalidates { &mut report.invalid_because } else { &mut report.warnings };
             list.push(caveat.text);
+        }
+        if tally.retried > 0 {
+            report.warnings.push(format!(
+                "{} tries were refused and repeated after the time in Retry-After; times count from the first try",
+                tally.retried
+            ));
         }
         report.valid = report.invalid_because.is_empty();
         report

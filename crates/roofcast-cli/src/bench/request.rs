@@ -2,6 +2,7 @@
 //!
 //! Knows: the keys of each endpoint and the user's additions and removals. Knows nothing about how they are sent.
 
+use super::conversation;
 use super::target::Endpoint;
 use super::turn::Turn;
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub(crate) struct Form {
     /// Number of choices that each request asks for (`n`).
     pub(crate) choices: u64,
     common: Map<String, Value>,
+    /// Keys that the user adds, before which keys of a prompt's row have no effect.
+    extra: Map<String, Value>,
 }
 
 impl Form {
@@ -55,14 +58,13 @@ impl Form {
     ) -> Result<Form, Error> {
         let stream = stream && endpoint.generates();
         let mut common = common(endpoint, model, stream);
-        for (key, value) in object(extra.unwrap_or("{}"))? {
-            common.insert(key, value);
-        }
+        let extra = object(extra.unwrap_or("{}"))?;
+        common.extend(extra.clone());
         let choices = common.get("n").and_then(Value::as_u64).unwrap_or(1);
         if !(1..=128).contains(&choices) {
             return Err(Error::field("arguments", "--extra-body", format!("n {choices}"), "n from 1 to 128"));
         }
-        Ok(Form { endpoint, stream, choices, common })
+        Ok(Form { endpoint, stream, choices, common, extra })
     }
 
     /// Tokens that a request asks for per choice: by the user's key if the form has one, else `output_len`.
@@ -84,10 +86,21 @@ impl Form {
         }
     }
 
-    /// The body of one request.
-    pub(crate) fn body(&self, turns: &[Turn], output_len: u64) -> Bytes {
+    /// The body of one request, with the keys of its prompt's row.
+    pub(crate) fn body(&self, turns: &[Turn], keys: &Map<String, Value>, output_len: u64) -> Bytes {
         let mut body = self.common.clone();
-        self.say(turns, &mut body);
+        for (key, value) in keys {
+            match (body.get_mut(key), self.extra.get(key), value) {
+                (Some(Value::Object(old)), extra, Value::Object(new)) => {
+                    let free =
+                        new.iter().filter(|(key, _)| extra.is_none_or(|extra| extra.get(key).is_none()));
+                    old.extend(free.map(|(key, value)| (key.clone(), value.clone())));
+                }
+                (_, Some(_), _) => {}
+                _ => drop(body.insert(key.clone(), value.clone())),
+            }
+        }
+        conversation::say(self.endpoint, turns, &mut body);
         if let Some(key) = bound(self.endpoint) {
             let keys = match self.endpoint {
                 Endpoint::Generate => body.get_mut("sampling_params").and_then(Value::as_object_mut),
@@ -116,28 +129,6 @@ impl Form {
         }
         Bytes::from(Value::Object(body).to_string())
     }
-
-    fn say(&self, turns: &[Turn], body: &mut Map<String, Value>) {
-        let messages = || turns.iter().map(Turn::message).collect::<Value>();
-        let text = || turns.iter().map(|t| t.text.as_str()).collect::<Vec<_>>().join(" ");
-        match self.endpoint {
-            Endpoint::Chat => body.insert("messages".into(), messages()),
-            Endpoint::Responses => body.insert("input".into(), messages()),
-            Endpoint::Messages => {
-                // Anthropic's messages hold only user and assistant turns.
-                let (instructions, said): (Vec<_>, Vec<_>) =
-                    turns.iter().partition(|t| matches!(t.role.as_ref(), "system" | "developer"));
-                if !instructions.is_empty() {
-                    let texts: Vec<_> = instructions.iter().map(|t| t.text.as_str()).collect();
-                    body.insert("system".into(), texts.join("\n").into());
-                }
-                body.insert("messages".into(), said.into_iter().map(Turn::message).collect())
-            }
-            Endpoint::Completions => body.insert("prompt".into(), text().into()),
-            Endpoint::Generate => body.insert("text".into(), text().into()),
-            Endpoint::Embeddings => body.insert("input".into(), text().into()),
-        };
-    }
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, Error> {
@@ -158,7 +149,7 @@ mod tests {
     #[test]
     fn bodies_of_every_endpoint() {
         let form = Form::new(Endpoint::Completions, "m", true, None).unwrap();
-        let body: Value = serde_json::from_slice(&form.body(&said("a b"), 7)).unwrap();
+        let body: Value = serde_json::from_slice(&form.body(&said("a b"), &Map::new(), 7)).unwrap();
         assert_eq!(
             body,
             json!({"model": "m", "temperature": 0, "ignore_eos": true, "stream": true,
@@ -166,7 +157,7 @@ mod tests {
         );
         let extra = r#"{"n": 2, "ignore_eos": null, "top_p": 0.5}"#;
         let form = Form::new(Endpoint::Chat, "m", false, Some(extra)).unwrap();
-        let body: Value = serde_json::from_slice(&form.body(&said("a"), 3)).unwrap();
+        let body: Value = serde_json::from_slice(&form.body(&said("a"), &Map::new(), 3)).unwrap();
         assert_eq!(
             body,
             json!({"model": "m", "temperature": 0, "stream": false, "n": 2, "top_p": 0.5,
@@ -179,7 +170,7 @@ mod tests {
                 Turn::read("t", &json!({"role": "system", "content": "s"})).unwrap(),
                 Turn::user("a".into()),
             ];
-            serde_json::from_slice::<Value>(&form.body(&turns, 3)).unwrap()
+            serde_json::from_slice::<Value>(&form.body(&turns, &Map::new(), 3)).unwrap()
         };
         assert_eq!(
             body(Endpoint::Messages),

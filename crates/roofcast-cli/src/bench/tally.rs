@@ -43,6 +43,8 @@ pub(super) struct Tally {
     pub(super) at_once: u64,
     /// Events without content that the API defines.
     pub(super) passed_over: u64,
+    /// Tries that the server refused and that were repeated.
+    pub(super) retried: u64,
     /// Requests that were sent twice.
     pub(super) resent: u64,
     /// Prompts that had been sent before, in this run or an earlier one.
@@ -58,6 +60,7 @@ impl Tally {
             self.prompt_tokens += counted;
             self.prompt_tokens_asked += wanted;
         }
+        self.retried += asked.repeated;
         if asked.cache_told {
             self.cache_told += asked.record.input_len;
             self.cached += asked.record.cached_tokens;

@@ -87,6 +87,9 @@ pub(crate) struct Target {
     pub(super) headers: HeaderMap,
 }
 
+/// Version of Anthropic's API: the only one that its documents name (https://docs.anthropic.com/en/api/versioning).
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
 const ACCEPTED: &str = "http://HOST[:PORT] or https://HOST[:PORT], with a path before /v1 if there is one, and an endpoint's after it";
 
 impl Target {
@@ -147,6 +150,18 @@ impl Target {
             base,
             headers: map,
         })
+    }
+
+    /// Adds the headers that Anthropic's API requires, unless the user gives them.
+    pub(crate) fn speak_anthropic(&mut self, key: Option<&str>) -> Result<()> {
+        let version = HeaderValue::from_static(ANTHROPIC_VERSION);
+        self.headers.entry("anthropic-version").or_insert(version);
+        if let Some(key) = key {
+            let mut value = HeaderValue::from_str(key.trim())?;
+            value.set_sensitive(true);
+            self.headers.entry("x-api-key").or_insert(value);
+        }
+        Ok(())
     }
 
     /// Prefix of a request's path: the server's URL if a proxy forwards the request without a tunnel, else empty.

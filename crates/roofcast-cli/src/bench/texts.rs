@@ -7,12 +7,14 @@
 use super::turn::Turn;
 use roofcast::workload::estimated_tokens;
 use roofcast::{Error, Result};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// One prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Text {
     pub(crate) turns: Vec<Turn>,
+    /// Keys of the row that are neither the prompt nor a length: some belong into a request's body.
+    pub(crate) keys: Map<String, Value>,
     /// Output tokens to request, if the row states them.
     pub(crate) output_len: Option<u64>,
     /// Estimated tokens of the recorded answer, if the row has one.
@@ -24,6 +26,9 @@ const PROMPTS: [&str; 2] = ["prompt", "text"];
 
 /// Keys of a conversation.
 const CONVERSATIONS: [&str; 3] = ["messages", "conversations", "conversation"];
+
+/// Key of the system prompt in a row whose messages have none.
+const SYSTEM: &str = "system";
 
 /// Keys of the answer's length in tokens: roofcast's, OpenAI's two, vLLM's custom and guidellm's, aiperf's.
 const LENGTHS: [&str; 6] = [
@@ -87,6 +92,8 @@ fn some(place: &str, texts: Vec<Text>) -> Result<Vec<Text>> {
 /// Reads one row. Of a conversation, the prompt is all messages up to the last one that is not an answer; the answer
 /// after it is the recorded answer.
 fn one(place: &str, row: &Value) -> Result<Text> {
+    // A line of OpenAI's batch files has the request's body.
+    let row = row.get("body").filter(|body| body.is_object()).unwrap_or(row);
     let first = |keys: &[&str]| keys.iter().find_map(|key| row.get(*key).filter(|v| !v.is_null()));
     let conversation = if row.is_array() { Some(row) } else { first(&CONVERSATIONS) };
     let wrong = |field: &str, found: &Value| Error::field(place, field, found, ACCEPTED);
@@ -102,6 +109,10 @@ fn one(place: &str, row: &Value) -> Result<Text> {
         }
         (None, None) => Vec::new(),
     };
+    // Anthropic's instructions stand beside its messages.
+    if let Some(system) = row.get(SYSTEM).and_then(Value::as_str).filter(|_| !turns.is_empty()) {
+        turns.insert(0, Turn::read(place, &json!({"role": "system", "content": system}))?);
+    }
     let question_count = turns.iter().rposition(|turn| !turn.is_answer()).map_or(0, |last| last + 1);
     let answer = turns.split_off(question_count).into_iter().next();
     if !turns.iter().any(|turn| !turn.is_answer() && turn.says_something()) {
@@ -109,7 +120,11 @@ fn one(place: &str, row: &Value) -> Result<Text> {
     }
     let output_len = first(&LENGTHS).map(|found| tokens(place, found)).transpose()?;
     let recorded = answer.map(|turn| estimated_tokens(&turn.text)).filter(|n| *n > 0);
-    Ok(Text { turns, output_len, recorded })
+    let read = |key: &str| PROMPTS.iter().chain(&CONVERSATIONS).chain(&LENGTHS).any(|known| *known == key);
+    let others = row.as_object().into_iter().flatten();
+    let others = others.filter(|(key, value)| !read(key) && *key != SYSTEM && !value.is_null());
+    let keys = others.map(|(key, value)| (key.clone(), value.clone())).collect();
+    Ok(Text { turns, keys, output_len, recorded })
 }
 
 /// Reads a count of tokens, which a table may hold as text.
@@ -122,7 +137,6 @@ fn tokens(place: &str, found: &Value) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn messages(text: &Text) -> Value {
         text.turns.iter().map(Turn::message).collect()

@@ -35,6 +35,9 @@ const NAMES: [(&str, &str); 13] = [
     ("observation", "tool"),
 ];
 
+/// Types of parts that a chat's messages do not have.
+const FOREIGN: [&str; 6] = ["tool_use", "tool_result", "image", "input_text", "output_text", "input_image"];
+
 const ACCEPTED: &str = "a message as {\"role\": \"user\", \"content\": \"…\"} with content as text, parts or null, or as \
                         {\"from\": \"human\", \"value\": \"…\"}";
 
@@ -58,6 +61,25 @@ impl Turn {
     pub(crate) fn says_something(&self) -> bool {
         let parts = self.whole.as_ref().and_then(|keys| keys.get("content")).and_then(Value::as_array);
         !self.text.trim().is_empty() || parts.is_some_and(|parts| !parts.is_empty())
+    }
+
+    /// The message's keys, if it has more than text.
+    pub(super) fn keys(&self) -> Option<&Map<String, Value>> {
+        self.whole.as_ref()
+    }
+
+    /// True if the message is text alone.
+    pub(super) fn is_plain(&self) -> bool {
+        self.whole.is_none()
+    }
+
+    /// True if the message has parts in the form of an API other than a chat's.
+    pub(super) fn is_foreign(&self) -> bool {
+        let parts = self.whole.as_ref().and_then(|keys| keys.get("content")).and_then(Value::as_array);
+        let kind = |part: &Value| {
+            part.get("type").and_then(Value::as_str).is_some_and(|kind| FOREIGN.contains(&kind))
+        };
+        parts.is_some_and(|parts| parts.iter().any(kind))
     }
 
     /// The message in the JSON of a request's body.

@@ -31,7 +31,8 @@ impl Service {
         let fields = Fields::parse(body)?;
         self.model(fields.string("model")?)?;
         let written = fields.need("tokens")?;
-        let tokens: Option<Vec<u32>> = written.as_array().and_then(|all| all.iter().map(ask::token).collect());
+        let tokens: Option<Vec<u32>> =
+            written.as_array().and_then(|all| all.iter().map(ask::token).collect());
         let wrong = || Refusal::field("tokens", "list_type", "Input should be a valid list", written);
         Ok(self.tokenizer().spelled(&tokens.ok_or_else(wrong)?))
     }

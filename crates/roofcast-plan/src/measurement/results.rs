@@ -7,6 +7,7 @@ mod aiperf;
 mod client_run;
 mod document;
 mod evalscope;
+mod figures;
 mod guidellm;
 mod inference_perf;
 mod inferencex;
@@ -21,6 +22,7 @@ use super::Measurement;
 use super::benchmark::Subject;
 use client_run::ClientRun;
 use document::Document;
+pub use figures::{Figures, KEYS};
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::{Error, Result};
 use serde_json::{Map, Value};
@@ -39,22 +41,49 @@ struct Client {
     name: &'static str,
     wrote: fn(&Map<String, Value>) -> bool,
     read: fn(&Document) -> Vec<Result<ClientRun>>,
+    /// Figures of each run by vLLM's keys.
+    figures: fn(&Document) -> Vec<Figures>,
 }
 
 /// Clients in the order in which they are tried: a later client's keys may occur in the documents of earlier ones.
 const CLIENTS: [Client; 12] = [
-    Client { name: "roofcast bench", wrote: vllm::is_roofcast, read: vllm::roofcast },
-    Client { name: "SGLang", wrote: sglang::wrote, read: sglang::read },
-    Client { name: "vLLM", wrote: vllm::wrote, read: vllm::read },
-    Client { name: "genai-perf", wrote: aiperf::is_genai_perf, read: aiperf::genai_perf },
-    Client { name: "aiperf", wrote: aiperf::wrote, read: aiperf::read },
-    Client { name: "guidellm", wrote: guidellm::wrote, read: guidellm::read },
-    Client { name: "inference-perf", wrote: inference_perf::wrote, read: inference_perf::read },
-    Client { name: "evalscope", wrote: evalscope::wrote, read: evalscope::read },
-    Client { name: "trtllm-bench", wrote: trtllm::wrote, read: trtllm::read },
-    Client { name: "InferenceX", wrote: inferencex::wrote, read: inferencex::read },
-    Client { name: "llama-bench", wrote: llama_bench::wrote, read: llama_bench::read },
-    Client { name: "llama-batched-bench", wrote: llama_bench::is_batched, read: llama_bench::batched },
+    Client { name: "roofcast bench", wrote: vllm::is_roofcast, read: vllm::roofcast, figures: figures::vllm },
+    Client { name: "SGLang", wrote: sglang::wrote, read: sglang::read, figures: figures::sglang },
+    Client { name: "vLLM", wrote: vllm::wrote, read: vllm::read, figures: figures::vllm },
+    Client {
+        name: "genai-perf",
+        wrote: aiperf::is_genai_perf,
+        read: aiperf::genai_perf,
+        figures: figures::aiperf,
+    },
+    Client { name: "aiperf", wrote: aiperf::wrote, read: aiperf::read, figures: figures::aiperf },
+    Client { name: "guidellm", wrote: guidellm::wrote, read: guidellm::read, figures: figures::guidellm },
+    Client {
+        name: "inference-perf",
+        wrote: inference_perf::wrote,
+        read: inference_perf::read,
+        figures: figures::inference_perf,
+    },
+    Client { name: "evalscope", wrote: evalscope::wrote, read: evalscope::read, figures: figures::evalscope },
+    Client { name: "trtllm-bench", wrote: trtllm::wrote, read: trtllm::read, figures: figures::trtllm },
+    Client {
+        name: "InferenceX",
+        wrote: inferencex::wrote,
+        read: inferencex::read,
+        figures: figures::inferencex,
+    },
+    Client {
+        name: "llama-bench",
+        wrote: llama_bench::wrote,
+        read: llama_bench::read,
+        figures: figures::none,
+    },
+    Client {
+        name: "llama-batched-bench",
+        wrote: llama_bench::is_batched,
+        read: llama_bench::batched,
+        figures: figures::none,
+    },
 ];
 
 /// Accepted documents, for errors.
@@ -103,6 +132,33 @@ pub fn read(place: &str, text: &str, subject: &Subject, catalog: &Catalog) -> Re
         return Err(Error::field(place, "results", "none", ACCEPTED));
     }
     Ok(points)
+}
+
+/// Figures of a client's document with one run, with the client's name; `place` names the file in errors.
+///
+/// # Errors
+/// No client wrote the document, or it has no figures of requests, or several runs.
+pub fn figures(place: &str, text: &str) -> Result<(&'static str, Figures)> {
+    let refused = |found: String, accepted: &str| Err(Error::field(place, "results", found, accepted));
+    if mlperf::wrote(text) || llama_bench::is_table(text) {
+        return refused(
+            "times of batches or by rank".to_owned(),
+            "figures of requests by vLLM's definitions",
+        );
+    }
+    let mut runs = Vec::new();
+    for (place, keys) in document::objects(place, text)? {
+        let unknown = || Error::field(&place, "results", "of no known client", ACCEPTED);
+        let client = client(&keys).ok_or_else(unknown)?;
+        let figures = (client.figures)(&Document { place: &place, keys: &keys });
+        runs.extend(figures.into_iter().map(|figures| (client.name, figures)));
+    }
+    let count = runs.len();
+    match runs.pop() {
+        _ if count > 1 => refused(format!("{count} runs"), "one run"),
+        Some((client, figures)) if !figures.is_empty() => Ok((client, figures)),
+        _ => refused("no figures of requests".to_owned(), ACCEPTED),
+    }
 }
 
 fn client(keys: &Map<String, Value>) -> Option<&'static Client> {

@@ -176,8 +176,8 @@ class Bands(Part):
     ttft_ms: Span
     """Mean time to first token, in ms."""
 
-    tpot_ms: Span
-    """Mean time per output token, in ms."""
+    tpot_ms: Span | None
+    """Mean time per output token, in ms; ``None`` if no request has two tokens."""
 
     e2el_ms: Span
     """Mean end-to-end latency, in ms."""

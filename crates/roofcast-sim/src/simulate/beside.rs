@@ -47,7 +47,7 @@ impl TpotComparison {
         let forecast_ms = run.summary.tpot.figure(|tpot| tpot.mean)?;
         // A run's mean TPOT may itself be below the limit of its mean step.
         let limit_ms = run.limit_tpot_ms.min(forecast_ms);
-        let band_ms = run.bands.as_ref().map(|bands| bands.tpot_ms.range);
+        let band_ms = run.bands.as_ref().and_then(|bands| Some(bands.tpot_ms?.range));
         let verdict = match band_ms {
             _ if tpot_ms < limit_ms => TpotVerdict::BelowLimit,
             Some([low, _]) if tpot_ms < low => TpotVerdict::Fast,

@@ -101,7 +101,7 @@ fn bands(
     let set = load.offered_per_s.is_some() && !load.overloaded;
     let means = ForecastMeans {
         ttft_ms: summary.ttft.mean,
-        tpot_ms: summary.tpot.mean,
+        tpot_ms: summary.tpot.figure(|tpot| tpot.mean),
         limit_tpot_ms,
         e2el_ms: summary.e2el.mean,
         output_tok_s: (!set).then(|| summary.output_throughput()),

@@ -41,7 +41,7 @@ const COST: Axes = Axes {
         let rate = p.throughput_range()?;
         let usd = curve.usd_per_hour?;
         let cost = |rate: f64| usd / 3600.0 / rate * 1e6;
-        let ms = p.bands.as_ref()?.tpot_ms.range;
+        let ms = p.bands.as_ref()?.tpot_ms?.range;
         Some([(ms[1], cost(rate[0])), (ms[0], cost(rate[1]))])
     },
     // A bound on time per token puts the best points of all curves at one place, where labels would overlap.

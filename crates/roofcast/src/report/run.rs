@@ -36,8 +36,8 @@ pub fn svg(title: &str, question: &str, simulation: &Simulation, slo: &Slo) -> S
 }
 
 /// Picture of measured requests: latencies above, requests in flight below. `forecast` holds the forecast medians of
-/// TTFT and TPOT in ms.
-pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[f64; 2]>) -> String {
+/// TTFT and TPOT in ms; `None` where the forecast has none.
+pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[Option<f64>; 2]>) -> String {
     let done = || records.iter().filter(|r| r.outcome == Outcome::Completed);
     let latency = |name: &str, times: Vec<Option<Picoseconds>>, slo| {
         let mut ms: Vec<f64> = times.into_iter().flatten().map(Picoseconds::ms).collect();
@@ -62,7 +62,8 @@ pub fn measured(title: &str, records: &[Record], slo: &Slo, forecast: Option<[f6
         .collect();
     let note = format!("{} measured requests, {} of them completed", records.len(), done().count());
     let mut above = latencies(title, &note, &curves);
-    for (series, ms) in forecast.into_iter().flatten().enumerate() {
+    let forecasts = forecast.into_iter().flatten().enumerate();
+    for (series, ms) in forecasts.filter_map(|(series, ms)| Some((series, ms?))) {
         above.point(
             (ms, 0.5),
             Marker::hollow(series),

@@ -7,6 +7,7 @@ use super::{Chunk, Counts, NO_MESSAGE, Tokens, Usage, WrittenError};
 use crate::bench::failure::Failure;
 use roofcast::record::Outcome;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use std::borrow::Cow;
 
 #[derive(Deserialize)]
@@ -52,6 +53,11 @@ struct Delta<'a> {
 struct Block<'a> {
     #[serde(borrow, default)]
     text: Option<Words<'a>>,
+    #[serde(borrow, default)]
+    thinking: Option<Words<'a>>,
+    /// Arguments of a call.
+    #[serde(default)]
+    input: Option<IgnoredAny>,
 }
 
 pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
@@ -63,6 +69,10 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
             let Some(delta) = written.delta else { return Ok(chunk) };
             chunk.reasons = delta.thinking.as_ref().is_some_and(|words| !words.is_empty());
             let words = [&delta.text, &delta.thinking, &delta.partial_json];
+            if words.iter().all(|words| words.is_none()) {
+                // A signature or a citation is no token.
+                return Ok(chunk);
+            }
             let unseen = !words.into_iter().flatten().any(|words| !words.is_empty());
             chunk.tokens.push(Tokens { choice: 0, named: None, unseen });
             if keep_text {
@@ -77,8 +87,15 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
         }
         "message" => {
             chunk.usage = written.usage.as_ref().map(Usage::from);
-            let texts = written.content.into_iter().filter_map(|block| block.text);
-            texts.for_each(|words| chunk.say(words, keep_text));
+            for block in written.content {
+                match block.text {
+                    Some(words) => chunk.say(words, keep_text),
+                    None if block.thinking.is_some() || block.input.is_some() => {
+                        chunk.tokens.push(Tokens { choice: 0, named: None, unseen: false });
+                    }
+                    None => {}
+                }
+            }
             chunk.finished.push(written.stop_reason.is_some_and(|reason| reason == "max_tokens"));
         }
         "error" => {

@@ -10,7 +10,7 @@ use roofcast::batch::Batch;
 use roofcast::cost::{self, Bottleneck, Cost, Terms, Utilization};
 use roofcast::simulate::{RunOptions, simulate};
 use roofcast::spec::CostKind;
-use roofcast::summary::RunSummary;
+use roofcast::summary::{RunSummary, Statistics};
 use roofcast::workload::{Length, Workload};
 use roofcast::{Deployment, Forecaster, Spec};
 use serde::Serialize;
@@ -37,8 +37,8 @@ pub(super) struct Limit {
     context: u64,
     /// Tokens of the prompt.
     prompt: u64,
-    /// Time of one decode step, in milliseconds.
-    pub(super) tpot_ms: f64,
+    /// Time of one decode step, in milliseconds; `null` if no answer has two tokens.
+    pub(super) tpot_ms: Option<f64>,
     /// Limit divided by the measured median TPOT: 1 if the server is as fast as possible.
     pub(super) tpot_share: Option<f64>,
     /// Bottleneck of the decode step.
@@ -67,10 +67,10 @@ pub(super) struct Forecast {
     pub(super) mean_ttft_ms: f64,
     /// Median time to first token.
     pub(super) median_ttft_ms: f64,
-    /// Mean time per output token.
-    pub(super) mean_tpot_ms: f64,
-    /// Median time per output token.
-    pub(super) median_tpot_ms: f64,
+    /// Mean time per output token; `null` if no answer has two tokens.
+    pub(super) mean_tpot_ms: Option<f64>,
+    /// Median time per output token; `null` if no answer has two tokens.
+    pub(super) median_tpot_ms: Option<f64>,
     /// Mean end-to-end latency.
     pub(super) mean_e2el_ms: f64,
     /// Requests per second.
@@ -155,9 +155,11 @@ fn limit(deployment: &Deployment, report: &Report) -> Result<Limit> {
     let decode = cost::limit(deployment, &Batch::decode(batch, context), Utilization::FULL);
     let prefill = cost::limit(deployment, &Batch::prefill(1, prompt), Utilization::FULL);
     let accepted: f64 = deployment.engine.drafts()?.map_or(0.0, |(_, reached)| reached.iter().sum());
-    let tpot_ms = decode.limit_with_communication.ms() / (1.0 + accepted);
+    let steps = s.total_output_tokens > s.completed;
+    let tpot_ms = steps.then(|| per_token(decode.limit_with_communication.ms(), accepted));
     let ttft_ms = prefill.limit_with_communication.ms();
-    let tpot_share = share(tpot_ms, s.tpot.median);
+    let tpot_share = share(tpot_ms, s.tpot.figure(|s| s.median));
+    let ttft_share = share(Some(ttft_ms), s.ttft.figure(|s| s.median));
     Ok(Limit {
         hardware: deployment.accelerator.id.clone(),
         batch,
@@ -168,31 +170,37 @@ fn limit(deployment: &Deployment, report: &Report) -> Result<Limit> {
         bound: decode.bound,
         terms: decode.terms,
         ttft_ms,
-        ttft_share: share(ttft_ms, s.ttft.median),
+        ttft_share,
         prefill_bound: prefill.bound,
-        advice: advice(&decode, tpot_share),
+        advice: if steps { advice(&decode, tpot_share) } else { advice(&prefill, ttft_share) },
     })
 }
 
 fn forecast(source: String, expected: &RunSummary, bands: Option<Bands>, measured: &RunSummary) -> Forecast {
+    let median = |s: &Statistics| s.figure(|s| s.median);
     Forecast {
         source,
         of_served: false,
         mean_ttft_ms: expected.ttft.mean,
         median_ttft_ms: expected.ttft.median,
-        mean_tpot_ms: expected.tpot.mean,
-        median_tpot_ms: expected.tpot.median,
+        mean_tpot_ms: expected.tpot.figure(|s| s.mean),
+        median_tpot_ms: expected.tpot.figure(|s| s.median),
         mean_e2el_ms: expected.e2el.mean,
         request_throughput: expected.request_throughput(),
         output_throughput: expected.output_throughput(),
-        ttft_ratio: share(measured.ttft.median, expected.ttft.median),
-        tpot_ratio: share(measured.tpot.median, expected.tpot.median),
+        ttft_ratio: share(median(&measured.ttft), median(&expected.ttft)),
+        tpot_ratio: share(median(&measured.tpot), median(&expected.tpot)),
         bands,
     }
 }
 
-fn share(of: f64, whole: f64) -> Option<f64> {
-    (whole > 0.0).then(|| of / whole)
+/// Limit of a token's time, of a step in which `accepted` drafts are accepted on average: the step gives one token more.
+fn per_token(step_ms: f64, accepted: f64) -> f64 {
+    step_ms / (1.0 + accepted)
+}
+
+fn share(of: Option<f64>, whole: Option<f64>) -> Option<f64> {
+    Some(of? / whole.filter(|whole| *whole > 0.0)?)
 }
 
 /// Fraction of the limit below which the engine rather than the hardware is the likely bottleneck.

@@ -11,7 +11,7 @@ use roofcast::summary::RunSummary;
 
 /// Picture of the latencies of one run.
 pub(super) fn of_run(setup: &Setup, point: &Point, records: &[Record]) -> String {
-    let forecast = point.beside.forecast.as_ref().map(|f| [f.median_ttft_ms, f.median_tpot_ms]);
+    let forecast = point.beside.forecast.as_ref().map(|f| [Some(f.median_ttft_ms), f.median_tpot_ms]);
     run::measured(&title(setup), records, &setup.judge.slo, forecast)
 }
 
@@ -19,7 +19,8 @@ pub(super) fn of_run(setup: &Setup, point: &Point, records: &[Record]) -> String
 pub(super) fn of_sweep(setup: &Setup, key: &str, points: &[(f64, &Point)]) -> String {
     let slo = &setup.judge.slo;
     let bound = |metric: Metric| slo.of(metric).next();
-    let ttft = latency(points, |s| [s.ttft.median, s.ttft.p99], |f| f.median_ttft_ms, |l| l.ttft_ms);
+    let ttft =
+        latency(points, |s| [s.ttft.median, s.ttft.p99], |f| Some(f.median_ttft_ms), |l| Some(l.ttft_ms));
     let tpot = latency(points, |s| [s.tpot.median, s.tpot.p99], |f| f.median_tpot_ms, |l| l.tpot_ms);
     let summaries = points.iter().map(|(_, p)| &p.report.summary);
     let measured = summaries.map(|s| (s.completed > 0).then(|| s.output_throughput()));
@@ -52,14 +53,14 @@ fn title(setup: &Setup) -> String {
 fn latency(
     points: &[(f64, &Point)],
     measured: fn(&RunSummary) -> [f64; 2],
-    forecast: fn(&Forecast) -> f64,
-    limit: fn(&Limit) -> f64,
+    forecast: fn(&Forecast) -> Option<f64>,
+    limit: fn(&Limit) -> Option<f64>,
 ) -> Vec<SweepCurve> {
     // Zero means not measured: without streaming there is no TTFT.
     let known = |ms: f64| (ms > 0.0).then_some(ms);
     let at = |index: usize| points.iter().map(move |(_, p)| known(measured(&p.report.summary)[index]));
-    let forecasts = points.iter().map(|(_, p)| p.beside.forecast.as_ref().map(forecast));
-    let limits = points.iter().map(|(_, p)| p.beside.limit.as_ref().map(limit));
+    let forecasts = points.iter().map(|(_, p)| p.beside.forecast.as_ref().and_then(forecast));
+    let limits = points.iter().map(|(_, p)| p.beside.limit.as_ref().and_then(limit));
     vec![
         SweepCurve::new("p50", 0, Look::Points, at(0)),
         SweepCurve::new("p99", 1, Look::Points, at(1)),

@@ -3,13 +3,13 @@
 //! Knows: the 95 % confidence interval of a figure's mean over the runs, by Student's t. Runs differ by more than
 //! requests within a run do, so a single run does not show the spread of its figures.
 
-use super::baseline::KEYS;
 use super::setup::Setup;
 use super::{Files, Point, Subject, measurements, table};
 use crate::args::BenchArgs;
 use crate::show::number::significant;
 use crate::{exit, show};
 use anyhow::Result;
+use roofcast::measurement::results::KEYS;
 use serde::Serialize;
 use std::process::ExitCode;
 

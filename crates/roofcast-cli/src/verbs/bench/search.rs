@@ -100,6 +100,18 @@ struct Found {
     interrupted: bool,
 }
 
+/// Refuses a search without an SLO.
+pub(super) fn check(args: &BenchArgs, slo: &Slo) -> Result<(), Error> {
+    let searches = [("--find-rate", &args.find_rate), ("--find-users", &args.find_users)];
+    match searches.iter().find(|(_, range)| range.is_some()) {
+        Some((flag, _)) if *slo == Slo::default() => {
+            let accepted = "--slo-ttft, --slo-tpot or --slo-e2el, or [slo] in the spec";
+            Err(Error::field("arguments", flag, "without an SLO", accepted))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn run(
     args: &BenchArgs,
     setup: &mut Setup,
@@ -107,11 +119,6 @@ pub(super) fn run(
     file: Option<&Target>,
 ) -> Result<ExitCode> {
     let slo = setup.judge.slo;
-    if slo == Slo::default() {
-        let flag = if search.key == Key::Rate { "--find-rate" } else { "--find-users" };
-        let accepted = "--slo-ttft, --slo-tpot or --slo-e2el, or [slo] in the spec";
-        return Err(Error::field("arguments", flag, "without an SLO", accepted).into());
-    }
     let result = find(setup, &search, &slo)?;
     if let Some(file) = file {
         let shown: Vec<_> = result.points.iter().map(|p| (p.value, &p.point)).collect();

@@ -60,11 +60,11 @@ impl Setup {
         let spec = scenario.spec.clone();
         let place = args.deployment.spec.as_ref();
         let place = place.map_or("arguments".to_owned(), |path| path.display().to_string());
-        let speech = speech::of(args)?;
+        let endpoint = endpoint(args)?;
+        let speech = speech::of(args, endpoint)?;
         let texts = Some(speech.texts.len() as u64).filter(|texts| *texts > 0);
         let given = LoadGiven { texts, ..LoadGiven::of(args) };
         let workload = load(&scenario, given, &place)?;
-        let endpoint = endpoint(args)?;
         // Limit and forecast exist only for endpoints that generate tokens.
         let named = spec.hardware.accelerator.is_some() && endpoint.generates();
         let deployment = if named { Some(scenario.deployment()?) } else { None };
@@ -72,7 +72,8 @@ impl Setup {
             Some(name) => name.clone(),
             None => scenario.model_name()?,
         };
-        let targets: Vec<_> = args.url.iter().map(|url| target(url, &args.how)).collect::<Result<_>>()?;
+        let targets: Vec<_> =
+            args.url.iter().map(|url| target(url, endpoint, &args.how)).collect::<Result<_>>()?;
         let url = targets.iter().map(|target| target.url.as_str()).collect::<Vec<_>>().join(",");
         let form = Form::new(endpoint, &model, !args.how.no_stream, args.how.extra_body.as_deref())?;
         let how = How {
@@ -87,13 +88,18 @@ impl Setup {
                 share: args.load.cancel_share.unwrap_or(0.0),
                 after: Duration::from_secs_f64(args.load.cancel_after),
             },
+            repeats: args.how.retry_after,
             ready: args.how.wait_ready.map(Duration::from_secs_f64),
         };
         let mut judge = judge(&args.judge, &spec);
         // Requests sent while users begin are not judged, as in a simulation.
         judge.window.warmup_s = judge.window.warmup_s.max(workload.arrivals.ramped().seconds());
+        super::search::check(args, &judge.slo)?;
         let power = args.how.power.iter().map(|url| exporter(url, &args.how)).collect::<Result<_>>()?;
-        let bench = Bench::new((targets, power), form, how, speech, &mut |_| silent(&url, how.timeout))?;
+        let bench = Bench::new((targets, power), form, how, speech, &mut |told| match told {
+            Told::Probing => probing(&url),
+            _ => silent(&url, how.timeout),
+        })?;
         let tokenizer = args.how.tokenizer.as_ref().map(|path| path.display().to_string());
         let date = date::of(SystemTime::now());
         Ok(Setup {
@@ -127,6 +133,7 @@ impl Setup {
         let on_event = |told| match told {
             Told::Answers(done) => bar.set_position(done),
             Told::Silent => bar.suspend(|| silent(&url, patience)),
+            Told::Probing => {}
         };
         let measured = self.bench.run(workload, &self.place, &self.judge, on_event)?;
         bar.finish_and_clear();
@@ -207,6 +214,15 @@ pub(super) fn dump(args: &BenchArgs, first: &[Setting]) -> Result<()> {
 /// Sections of a spec that a measurement reads.
 const SECTIONS: [&str; 7] = ["model", "hardware", "precision", "parallelism", "engine", "workload", "slo"];
 
+/// Reports on stderr that short requests precede the run.
+fn probing(url: &str) {
+    let text = format!(
+        "probing: {url} counts some words as several tokens; up to 65 more short requests, 16 at a time, find words of one \
+         token (--assume-tokens sends none)"
+    );
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
+
 /// Reports on stderr, while no answer arrives, that the client is waiting.
 fn silent(url: &str, patience: Duration) {
     let text = format!(
@@ -230,10 +246,13 @@ fn endpoint(args: &BenchArgs) -> Result<Endpoint> {
     }
 }
 
-fn target(url: &str, how: &AskArgs) -> Result<Target> {
+fn target(url: &str, endpoint: Endpoint, how: &AskArgs) -> Result<Target> {
     let key = std::env::var(&how.api_key_env).ok().filter(|k| !k.trim().is_empty());
     let mut target = Target::resolve(url, &how.header, key.as_deref(), |name| std::env::var(name).ok())?;
     target.insecure = how.insecure;
+    if endpoint == Endpoint::Messages {
+        target.speak_anthropic(key.as_deref())?;
+    }
     Ok(target)
 }
 

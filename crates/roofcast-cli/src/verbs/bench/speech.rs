@@ -3,17 +3,20 @@
 //! Knows: the formats of prompt files, by their extensions. [`texts`] defines the meaning of a row.
 
 use crate::args::BenchArgs;
+use crate::bench::target::Endpoint;
 use crate::bench::texts::Text;
-use crate::bench::{Speech, texts, vocabulary};
+use crate::bench::{Speech, conversation, row_keys, texts, vocabulary};
 use crate::input;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::io::Write;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The texts that the arguments ask for. Recorded lengths of answers are used only if neither flags nor spec give a
 /// length.
-pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
+pub(super) fn of(args: &BenchArgs, endpoint: Endpoint) -> Result<Speech> {
     let how = &args.how;
     let mut notes = Vec::new();
     let mut texts = how.prompts.as_deref().map(prompts).transpose()?.unwrap_or_default();
@@ -29,6 +32,7 @@ pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
             ));
         }
     }
+    notes.extend(suited(&mut texts, endpoint));
     let vocabulary = match &how.tokenizer {
         Some(path) => Some(vocabulary::parse(&path.display().to_string(), &input::text(path)?)?),
         None => None,
@@ -43,6 +47,31 @@ pub(super) fn of(args: &BenchArgs) -> Result<Speech> {
         notes,
         learn: !how.assume_tokens,
     })
+}
+
+/// Puts the keys of prompts into the form of the endpoint. Returns, and tells on stderr, what the endpoint cannot be sent.
+fn suited(texts: &mut [Text], endpoint: Endpoint) -> Option<String> {
+    let mut left = BTreeSet::new();
+    for text in texts {
+        let (sent, unsent) = row_keys::keys(endpoint, &text.keys);
+        text.keys = sent;
+        left.extend(unsent.into_iter().map(|key| format!("`{key}`")));
+        let parts = conversation::unsent(endpoint, &text.turns);
+        left.extend(parts.into_iter().map(|kind| format!("parts of type {kind}")));
+    }
+    let names: Vec<String> = left.into_iter().collect();
+    let note = (!names.is_empty()).then(|| {
+        format!(
+            "not sent of the prompts, because {} has no place for it: {}",
+            endpoint.path(),
+            names.join(", ")
+        )
+    });
+    if let Some(note) = &note {
+        // If stderr is closed, the report still has the note.
+        drop(writeln!(std::io::stderr(), "NOTE: {note}"));
+    }
+    note
 }
 
 /// Largest file of prompts in bytes; ShareGPT's has 0.7 GB.
@@ -73,7 +102,7 @@ fn cells(place: &str, text: &str) -> Result<Vec<Map<String, Value>>> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers().with_context(|| place.to_owned())?.clone();
     let cell = |(name, text): (&str, &str)| {
-        let list = if text.starts_with('[') { serde_json::from_str(text).ok() } else { None };
+        let list = if text.starts_with(['[', '{']) { serde_json::from_str(text).ok() } else { None };
         let filled = !text.trim().is_empty();
         filled.then(|| (name.trim().to_owned(), list.unwrap_or_else(|| Value::from(text))))
     };

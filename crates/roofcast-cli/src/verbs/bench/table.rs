@@ -1,6 +1,6 @@
 //! Measured points for people and as CSV.
 
-use super::baseline::{Baseline, KEYS};
+use super::baseline::Baseline;
 use super::{Beside, Point, Subject};
 use crate::args::BenchArgs;
 use crate::bench::energy::Energy;
@@ -12,6 +12,7 @@ use crate::show::{self, table};
 use crate::verbs::assumed;
 use anyhow::Result;
 use roofcast::bands::Span;
+use roofcast::measurement::results::KEYS;
 use roofcast::summary::Statistics;
 
 /// Columns of one run or several.
@@ -30,9 +31,9 @@ pub(super) const COLUMNS: &[Column<Point>] = &[
     Column::new("p99", "p99_tpot_ms", |p| known(&p.report.summary.tpot, |s| s.p99)),
     Column::csv("p99_e2el_ms", |p| known(&p.report.summary.e2el, |s| s.p99)),
     Column::csv("client_lag_ms_p99", |p| Figure::Number(p.report.client.lag_ms_p99)),
-    Column::new("limit", "limit_tpot_ms", |p| Figure::known(p.beside.limit.as_ref().map(|l| l.tpot_ms))),
+    Column::new("limit", "limit_tpot_ms", |p| Figure::known(p.beside.limit.as_ref().and_then(|l| l.tpot_ms))),
     Column::new("forecast", "forecast_tpot_ms", |p| {
-        Figure::known(p.beside.forecast.as_ref().map(|f| f.median_tpot_ms))
+        Figure::known(p.beside.forecast.as_ref().and_then(|f| f.median_tpot_ms))
     }),
     Column::shown("lag p99", |p| Figure::Number(p.report.client.lag_ms_p99)),
     Column::shown("", |p| Figure::Word(if p.report.valid { "" } else { "INVALID" }.to_owned())),
@@ -156,24 +157,26 @@ fn beside(beside: &Beside, r: &Report) -> String {
     let (Some(limit), Some(forecast)) = (&beside.limit, &beside.forecast) else { return String::new() };
     let row_of = |name: &str,
                   measured: &Statistics,
-                  limit: f64,
+                  limit: Option<f64>,
                   share: Option<f64>,
-                  forecast: f64,
+                  forecast: Option<f64>,
                   band: Option<Span>| {
-        let measured = measured.figure(|s| s.median).map_or("–".to_owned(), significant);
+        let shown = |ms: Option<f64>| ms.map_or("–".to_owned(), significant);
         let share = share.map_or("–".to_owned(), percent);
-        let range = band.map_or(["–".to_owned(), "–".to_owned()], |b| {
-            b.factors.map(|f| significant((forecast * f).max(limit.min(forecast))))
+        let range = band.zip(forecast).map_or([None, None], |(band, ms)| {
+            band.factors.map(|f| Some((ms * f).max(limit.unwrap_or(0.0).min(ms))))
         });
-        let row = [name.to_owned(), measured, significant(limit), share, significant(forecast)];
+        let range = range.map(shown);
+        let row =
+            [name.to_owned(), shown(measured.figure(|s| s.median)), shown(limit), share, shown(forecast)];
         row.into_iter().chain(range).collect::<Vec<_>>()
     };
-    let tpot = forecast.bands.as_ref().map(|b| b.tpot_ms);
+    let tpot = forecast.bands.as_ref().and_then(|b| b.tpot_ms);
     let ttft = forecast.bands.as_ref().map(|b| b.ttft_ms);
     let s = &r.summary;
     let rows = [
         row_of("TPOT", &s.tpot, limit.tpot_ms, limit.tpot_share, forecast.median_tpot_ms, tpot),
-        row_of("TTFT", &s.ttft, limit.ttft_ms, limit.ttft_share, forecast.median_ttft_ms, ttft),
+        row_of("TTFT", &s.ttft, Some(limit.ttft_ms), limit.ttft_share, Some(forecast.median_ttft_ms), ttft),
     ];
     let header = [limit.hardware.as_str(), "measured p50", "limit", "reached", "forecast", "p10", "p90"];
     let served = if forecast.of_served { "; the forecast uses the served lengths" } else { "" };

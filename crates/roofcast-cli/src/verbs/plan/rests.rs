@@ -45,8 +45,9 @@ pub(super) fn people(found: &Plan) -> String {
 pub(super) fn rows(rows: &[Row]) -> String {
     let mut lines: BTreeMap<&str, String> = BTreeMap::new();
     for row in rows {
-        let [low, high] = row.bands.tpot_ms.factors;
-        let sure = format!("measured TPOT was x{low:.2} to x{high:.2} of the forecast in 8 of 10 cases");
+        let (metric, span) = row.bands.tpot_ms.map_or(("TTFT", row.bands.ttft_ms), |span| ("TPOT", span));
+        let [low, high] = span.factors;
+        let sure = format!("measured {metric} was x{low:.2} to x{high:.2} of the forecast in 8 of 10 cases");
         let basis = || basis(row).unwrap_or_else(|| row.bands.rests_on.clone());
         lines.entry(&row.name).or_insert_with(|| format!("{}: {sure}", basis()));
     }

@@ -46,6 +46,94 @@ fn prompts_differ_and_the_body_is_as_asked() {
     assert!(first.head.contains("x-team: blue"), "{}", first.head);
 }
 
+/// Anthropic's API gets the key and its version in headers of its own.
+#[test]
+fn anthropics_headers_are_sent() {
+    let (url, seen) = scripted::start(|_, stream| good(stream));
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args([
+            "bench",
+            "--url",
+            &url,
+            "--model",
+            "m",
+            "--requests",
+            "1",
+            "--assume-tokens",
+            "--endpoint",
+            "messages",
+        ])
+        .env("OPENAI_API_KEY", "sk-very-secret")
+        .output()
+        .unwrap();
+    let head = seen.lock().unwrap()[0].head.clone();
+    assert!(
+        head.contains("x-api-key: sk-very-secret") && head.contains("anthropic-version: 2023-06-01"),
+        "{head}"
+    );
+    assert!(!String::from_utf8([output.stdout, output.stderr].concat()).unwrap().contains("secret"));
+}
+
+/// Tools and sampling keys of a prompt's row are sent in the form of the endpoint; a key that it lacks is named before
+/// the run and in the report.
+#[test]
+fn keys_of_prompts_are_sent_or_named() {
+    let row = r#"{"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}], "temperature": 0.5, "mood": "good",
+        "tools": [{"type": "function", "function": {"name": "w", "parameters": {"type": "object"}}}], "tool_choice": "auto", "priority": 3}"#;
+    let (_folder, path) = file("p.jsonl", row.replace('\n', " ").as_bytes());
+    for (endpoint, tool, named) in [
+        ("chat", "/tools/0/function/name", "`mood`"),
+        ("responses", "/tools/0/name", "`mood`"),
+        ("messages", "/tools/0/name", "`mood`, `priority`"),
+    ] {
+        let (url, seen) = scripted::start(|_, stream| good(stream));
+        let run = roofcast(&format!(
+            "bench --url {url} --model m --endpoint {endpoint} --prompts {path} --requests 1 --output-len 2 {CALM}"
+        ));
+        let body = seen.lock().unwrap()[0].body.clone();
+        assert_eq!(
+            (body.pointer(tool), &body["temperature"]),
+            (Some(&"w".into()), &Value::from(0.5)),
+            "{body}"
+        );
+        assert!(run.err.contains(&format!("place for it: {named}\n")), "{}", run.err);
+        assert!(run.out.contains("place for it"), "{}", run.out);
+    }
+}
+
+/// Each of two users is refused with `Retry-After: 0.4` all the time: in a second it tries at 0, 0.4 and 0.8 s.
+#[test]
+fn a_refused_request_waits_as_the_server_says() {
+    let refusal = |stream: &mut dyn scripted::Stream| {
+        let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 0.4\r\ncontent-length: 2\r\n\r\n{}";
+        stream.write_all(head.as_bytes()).is_ok()
+    };
+    let (url, seen) = scripted::start(move |_, stream| refusal(stream));
+    let ask = format!("bench --url {url} --model m --concurrency 2 --duration 1 --assume-tokens {CALM}");
+    let (answer, code) = json(&format!("{ask} --retry-after"));
+    let tries = seen.lock().unwrap().len();
+    assert!((2..=6).contains(&tries), "{tries}");
+    assert_eq!((code, answer["retried"].as_u64()), (3, Some(tries as u64 - 2)), "{answer}");
+    assert!(
+        answer["failures"]["http_status"]["first"].as_str().unwrap().contains("--retry-after"),
+        "{answer}"
+    );
+    // A server that refuses once serves the request at its second try.
+    let (url, _) = scripted::start(move |n, stream| if n == 0 { refusal(stream) } else { good(stream) });
+    let (answer, _) = json(&format!(
+        "bench --url {url} --model m --requests 2 --output-len 2 --assume-tokens {CALM} --retry-after"
+    ));
+    assert_eq!((answer["completed"].as_u64(), answer["retried"].as_u64()), (Some(2), Some(1)), "{answer}");
+}
+
+/// Without a server the probe ends the program, as bad input does.
+#[test]
+fn a_closed_port_ends_at_the_probe() {
+    let run = roofcast(&format!("bench --url {} --model m --requests 100", scripted::nobody()));
+    assert_eq!((run.code, run.out.as_str()), (2, ""), "{}", run.err);
+    assert!(run.err.contains("cannot connect") && run.err.contains("--wait-ready"), "{}", run.err);
+}
+
 #[test]
 fn the_key_is_sent_and_never_shown() {
     let (url, seen) = scripted::start(|n, stream| n == 0 && good(stream));

@@ -180,7 +180,8 @@ fn connections_that_are_always_closed() {
 
 #[test]
 fn nobody_there() {
-    let (answer, code) = json(&format!("bench --url {} --model m --requests 3 {CALM}", scripted::nobody()));
+    let (answer, code) =
+        json(&format!("bench --url {} --model m --requests 3 --assume-tokens {CALM}", scripted::nobody()));
     assert_eq!((code, answer["completed"].as_u64()), (3, Some(0)));
     assert_eq!(answer["failures"]["connect"]["count"], 3);
 }

@@ -106,7 +106,7 @@ fn documents_conform_to_their_schemas() {
         "bench --url {} --model llama-3.1-8b --requests 2 --output-len 3 {CALM} --hardware h100-sxm",
         exact()
     );
-    let failing = format!("bench --url {} --model m --requests 2 {CALM}", scripted::nobody());
+    let failing = format!("bench --url {} --model m --requests 2 --assume-tokens {CALM}", scripted::nobody());
     for question in [
         format!("{run} --metrics --detailed --baseline {path}"),
         format!("{run} --sweep output-len=2,3"),
@@ -178,8 +178,53 @@ fn earlier_results_are_read_back() {
     // The program's own results are read back.
     let (_folder, path) = file("ours.json", answer.to_string().as_bytes());
     let again = ask(&path);
-    assert_eq!(again["baselines"][0]["source"], "roofcast");
+    assert_eq!(again["baselines"][0]["source"], "roofcast bench");
     assert_eq!(again["baselines"][0]["metrics"]["mean_ttft_ms"], answer["mean_ttft_ms"]);
+}
+
+/// A step with drafts gives 1.75 tokens to a sequence, so that the limit of a token's time is the step's divided by 1.75.
+#[test]
+fn the_limit_of_a_token_is_its_share_of_a_step() {
+    let url = exact();
+    let limit = |drafts: &str| {
+        let question = format!(
+            "bench --url {url} --model llama-3.1-8b --hardware h100-sxm --requests 2 --input-len 100 --output-len 5 {CALM} {drafts}"
+        );
+        json(&question).0["limit"]["tpot_ms"].as_f64().unwrap()
+    };
+    let ratio = limit("") / limit("--num-speculative-tokens 2 --acceptance-length 1.75 --draft-cost 0.1");
+    assert!((ratio - 1.75).abs() < 1e-9, "{ratio}");
+}
+
+/// guidellm's mean of gaps weighs requests by their tokens, as vLLM's mean ITL does and its mean TPOT does not; its
+/// percentiles are by rank. A TPOT that answers of one token lack is null, in measurement, limit and forecast.
+#[test]
+fn like_is_compared_with_like() {
+    let statistic = r#"{"successful": {"mean": 5.0, "percentiles": {"p99": 9.0}}}"#;
+    let guidellm = format!(r#"{{"benchmarks": [{{"metrics": {{"inter_token_latency_ms": {statistic}}}}}]}}"#);
+    let (_folder, path) = file("guidellm.json", guidellm.as_bytes());
+    let url = exact();
+    let question = format!(
+        "bench --url {url} --model llama-3.1-8b --hardware h100-sxm --requests 2 {CALM} --baseline {path}"
+    );
+    let (answer, _) = json(&format!("{question} --output-len 1"));
+    assert_eq!(answer["baselines"][0]["metrics"], serde_json::json!({"mean_itl_ms": 5.0}));
+    for path in [
+        "/mean_tpot_ms",
+        "/limit/tpot_ms",
+        "/limit/tpot_share",
+        "/forecast/mean_tpot_ms",
+        "/forecast/tpot_ratio",
+        "/forecast/bands/tpot_ms",
+    ] {
+        assert!(answer.pointer(path).is_some_and(serde_json::Value::is_null), "{path}: {answer}");
+    }
+    let several = guidellm.replace("[{\"metrics", "[{},{\"metrics");
+    let (_folder, path) = file("several.json", several.as_bytes());
+    let run = roofcast(&format!(
+        "bench --url {url} --model m --requests 2 --output-len 1 {CALM} --baseline {path}"
+    ));
+    assert!(run.code == 2 && run.err.contains("2 runs"), "{}", run.err);
 }
 
 #[test]

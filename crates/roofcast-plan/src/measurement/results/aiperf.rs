@@ -60,12 +60,7 @@ fn run(document: &Document, load: ClientLoad, arrivals: Option<String>) -> Resul
 
 /// Mean of a metric in milliseconds, by the unit that it names.
 fn milliseconds(document: &Document, metric: &str) -> Result<Option<f64>> {
-    let to_ms = match document.text(&format!("{metric}/unit")) {
-        Some("sec" | "s" | "seconds") => 1e3,
-        Some("us") => 1e-3,
-        Some("ns") => 1e-6,
-        _ => 1.0,
-    };
+    let to_ms = document.milliseconds_per_unit(metric);
     Ok(document.number(&format!("{metric}/avg"))?.map(|value| value * to_ms))
 }
 

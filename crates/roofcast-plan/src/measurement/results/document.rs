@@ -93,6 +93,16 @@ impl Document<'_> {
         sane.ok_or_else(|| Error::field(self.place, path, value, "a number from 0 to 10^15"))
     }
 
+    /// Milliseconds in the unit that a metric names; 1 if it names none.
+    pub(super) fn milliseconds_per_unit(&self, metric: &str) -> f64 {
+        match self.text(&format!("{metric}/unit")) {
+            Some("sec" | "s" | "seconds") => 1e3,
+            Some("us") => 1e-3,
+            Some("ns") => 1e-6,
+            _ => 1.0,
+        }
+    }
+
     /// The number at a path of keys; `None` for one of the texts `none`.
     pub(super) fn number_or(&self, path: &str, none: &[&str]) -> Result<Option<f64>> {
         match self.text(path) {

@@ -73,7 +73,7 @@ pub(super) fn is_roofcast(keys: &Map<String, Value>) -> bool {
 }
 
 pub(super) fn wrote(keys: &Map<String, Value>) -> bool {
-    keys.contains_key("total_input_tokens") || keys.contains_key("completed")
+    ["total_input_tokens", "completed", "mean_ttft_ms"].iter().any(|key| keys.contains_key(*key))
 }
 
 pub(super) fn read(document: &Document) -> Vec<Result<ClientRun>> {

@@ -132,7 +132,7 @@ pub struct CurvePoint {
 impl CurvePoint {
     /// 80 % interval of output tokens per second of one user; `None` at the limit.
     pub fn interactivity_range(&self) -> Option<[f64; 2]> {
-        let [fast, slow] = self.bands.as_ref()?.tpot_ms.range;
+        let [fast, slow] = self.bands.as_ref()?.tpot_ms?.range;
         (fast > 0.0).then(|| [1e3 / slow, 1e3 / fast])
     }
 
