@@ -125,6 +125,7 @@ function Sweep<T extends Swept>({ path, keys, body, words, title, state, set }: 
         <div class={work.busy || work.error ? "stale" : ""} aria-busy={work.busy}>
           <figure class="picture swept"><Drawn pictures={work.answer.pictures} title={`${title} over ${name}`} /></figure>
           <Table rows={rows} columns={[first, ...columnsOf(work.answer.table)]} caption={`${title} over ${name}`} file="roofcast-sweep.csv" keyed={(row) => String(row.value)} />
+          <p class="quiet-text">Columns are those of the text on the command line; times without a unit are milliseconds.</p>
         </div>
       ) : null}
       <Command text={words(key, `${key}=${values}`)} />
