@@ -152,10 +152,27 @@ export interface AddedTimes {
   links_ms: number;
 }
 
+export interface AgainstApi {
+  input: number;
+  output: number;
+  cached: number | null;
+  api_dollars_per_request: number;
+  requests_per_s: number;
+  beats: boolean;
+  from_requests_per_s: number;
+  reached: boolean | null;
+}
+
 export interface AllReduce {
   algorithm: string;
   bandwidth_ms: number;
   latency_ms: number;
+}
+
+export interface AtSpeed {
+  tok_s: number;
+  curve: string;
+  point: CurvePoint;
 }
 
 export interface Band {
@@ -242,6 +259,7 @@ export interface CapacityDocument {
   smallest_topology: SmallestTopology | null;
   in_stages: SmallestTopology | null;
   ranks: Rank[];
+  startup: Startup;
   start?: Start;
   measured?: MeasuredStart;
   tensors?: TensorRow[];
@@ -329,6 +347,7 @@ export interface Choice {
   interactivity_tok_s: number;
   cost_per_hour: number | null;
   cost_per_million_tokens: number | null;
+  cost_per_request: number | null;
   joules_per_token: number | null;
   grams_co2e_per_million_tokens?: number;
   prefill_per_decode: number;
@@ -478,6 +497,7 @@ export interface CurvesDocument {
   load: string;
   slo: string;
   curves: Curve[];
+  at_speed: AtSpeed[];
   left_out: string[];
   simulated: number;
   interrupted: boolean;
@@ -672,6 +692,11 @@ export interface ImageUse {
   encoder_ms: number;
 }
 
+export interface Job {
+  requests: number;
+  within_s: number;
+}
+
 export interface KvCache {
   cached_ms: number;
   recomputed_ms: number;
@@ -761,6 +786,7 @@ export interface LimitsPoint {
   forecast_tokens_per_s: number;
   mfu: number;
   mbu: number;
+  tokens: number;
   fits: boolean;
   usd_per_million_tokens?: number;
   evicted_tokens_per_step?: number;
@@ -923,6 +949,7 @@ export interface PlanDocument {
   simulated: number;
   dearer: number;
   feasible: number;
+  missed: number;
   requests: number;
   confidence: number;
   confident: boolean;
@@ -945,6 +972,7 @@ export interface PlanDocument {
   smallest: SmallestCount[];
   what_if: WhatIf[];
   over_time?: OverTime;
+  against_api?: AgainstApi;
   why: Near[];
   launch: Launch[];
   manifests: Manifest[];
@@ -953,6 +981,7 @@ export interface PlanDocument {
   spec: string | null;
   bench: string | null;
   current?: Current;
+  job?: Job;
   removed?: string[];
 }
 
@@ -1324,6 +1353,20 @@ export interface Start {
   max_concurrency: number;
   max_running_requests?: number;
   refusal: Refusal | null;
+}
+
+export interface StartPart {
+  part: string;
+  seconds: number;
+  source: string;
+}
+
+export interface Startup {
+  seconds: number;
+  bytes: number;
+  bytes_per_s: number;
+  first_s: number;
+  parts: StartPart[];
 }
 
 export interface Stay {

@@ -257,6 +257,10 @@ impl Deployment {
         let experts = ExpertRanks::resolve(&options.engine, &model, &accelerator, parallelism)?;
         let sequence_ranks = sequences::ranks(&options.engine, &model, parallelism)?;
         assumptions.extend(engine.release.assumption());
+        if memory_used > Bytes::ZERO {
+            let alone = "times are those of this engine alone: processes that hold memory take bandwidth and arithmetic, too, while they run";
+            assumptions.push(alone.to_owned());
+        }
         let weights = formats.name();
         let mut deployment = Deployment {
             weights,

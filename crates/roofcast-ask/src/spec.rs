@@ -32,7 +32,7 @@ pub use scheduling::{
     CostKind, EncoderTpMode, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, QueuePolicy,
     ReservationKind, RetractionPolicy, SchedulePolicy, SchedulerKind, StateDtype, WritePolicy,
 };
-pub use search::{Objective, SearchSpec};
+pub use search::{ApiPrices, Objective, SearchSpec};
 pub use speculative::{DraftMethod, SpeculativeSpec};
 
 use crate::workload::Workload;
@@ -95,6 +95,8 @@ pub struct HardwareSpec {
     pub(crate) memory_used_gib: Option<f64>,
     #[doc = about!("hardware.grid_g_per_kwh")]
     pub grid_g_per_kwh: Option<f64>,
+    #[doc = about!("hardware.usd_per_kwh")]
+    pub usd_per_kwh: Option<f64>,
     #[doc = about!("hardware.pue")]
     pub pue: Option<f64>,
     #[doc = about!("hardware.ideal")]
@@ -238,6 +240,9 @@ impl HardwareSpec {
             Err(Error::field(place, field, found.unwrap_or_default(), accepted))
         };
         match (self.grid_g_per_kwh, self.pue) {
+            _ if self.usd_per_kwh.is_some_and(|usd| !(usd > 0.0 && usd <= 100.0)) => {
+                refused("usd_per_kwh", self.usd_per_kwh, "above 0, at most 100 dollars per kWh")
+            }
             (grid, _) if !sane(grid, 0.0, 5000.0) => {
                 refused("grid_g_per_kwh", grid, "0 to 5000 grams of CO2 equivalent per kWh")
             }

@@ -308,7 +308,9 @@ impl Workload {
             Ok(new)
         };
         if let Arrivals::Trace(replay) = &mut self.arrivals {
-            replay.recorded = Some(trace(&replay.path, replay.format)?);
+            let recorded = trace(&replay.path, replay.format)?;
+            let spreads = replay.spread == Some(true);
+            replay.recorded = Some(if spreads { Arc::new(recorded.spread()) } else { recorded });
         }
         for (source, _) in self.sources_mut() {
             if let Some(path) = source.path.clone() {

@@ -267,6 +267,16 @@ pub(crate) struct PlanArgs {
     /// Write commands, manifests, the spec and the line of roofcast bench for the best into this folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) launch_dir: Option<PathBuf>,
+    /// An offline job: this many requests, as 500k or 2M (a million), to end within --within; no latency is bounded unless a bound
+    /// is given.
+    #[arg(long, value_name = "N", value_parser = requests, requires = "within", conflicts_with_all = ["rate", "concurrency", "measured", "curve"])]
+    pub(crate) batch: Option<u64>,
+    /// The time that --batch has, as in 12h.
+    #[arg(long, value_name = "TIME", value_parser = seconds, requires = "batch")]
+    pub(crate) within: Option<f64>,
+    /// Print every section: tables, Pareto fronts, evidence, what-ifs; --wide prints all columns, too.
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Instead of a search, draw throughput per accelerator against tokens/s of a user: a curve per accelerator, over
     /// the number of users of a replica.
     #[arg(long, conflicts_with_all = ["why", "measured", "launch_dir"])]

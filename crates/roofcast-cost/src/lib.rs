@@ -14,6 +14,7 @@ pub mod limits;
 pub mod memory;
 pub mod operator;
 pub mod profile;
+pub mod startup;
 pub mod step;
 pub mod timing;
 

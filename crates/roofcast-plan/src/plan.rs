@@ -5,6 +5,7 @@
 //! one meets the SLO ([`search`], [`proof`]); for the best one, the maximum load and the effects of changes are then
 //! determined. Knows nothing about cores: a [`Runner`] runs simulations, and returns their results in order.
 
+mod against_api;
 mod answer;
 mod apart;
 mod bounded;
@@ -35,13 +36,14 @@ mod space;
 mod told;
 mod why;
 
+pub use against_api::AgainstApi;
 pub use answer::{
     Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, SmallestCount, Times, WhatIf,
 };
 pub use bounded::{Bounded, against};
 pub use chance::step_band;
 pub use current::{Alternative, Current, current};
-pub use curves::{Curve, CurvePoint, Curves, curves};
+pub use curves::{AtSpeed, Curve, CurvePoint, Curves, curves};
 pub use feasibility::{Miss, SearchStage};
 pub use largest::{Largest, Range};
 pub use launch::{Launch, ReplicaRole, launches};
@@ -114,6 +116,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
     let requests = proof::asked(spec)?;
     let over_time = over_time::asked(spec, workload)?;
     let demand = TrafficDemand::of(workload, "spec")?;
+    refused::too_long(spec, model, demand.full())?;
     let space = SearchSpace::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
     let candidates = candidates(&judge)?;
@@ -142,8 +145,10 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
         plan.assumptions.clone_from(&model.assumptions);
     }
     let mut plan = margins::explored(&mut search_state, plan)?;
-    if let Some((requests, best)) = over_time.zip(plan.best.as_ref().map(|best| best.index)) {
-        plan.over_time = over_time::over_time(&mut search_state, best, requests)?;
+    let against = search.against_api.zip(plan.best.as_ref());
+    plan.against_api = against.and_then(|(prices, best)| AgainstApi::of(prices, best, &demand));
+    if let Some((asked, best)) = over_time.zip(plan.best.as_ref().map(|best| best.index)) {
+        plan.over_time = over_time::over_time(&mut search_state, best, asked)?;
         plan.simulated = search_state.simulated;
     }
     Ok(plan)
@@ -175,6 +180,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
     let by_accelerator = ranked.iter().filter(|c| seen.insert(c.accelerators())).cloned().collect::<Vec<_>>();
     let mut pruned = Pruned::default();
     let mut dearer = 0;
+    let mut missed = 0;
     let interrupted = !(found.goes_on)();
     let best_value = ranked.first().map_or(f64::INFINITY, &value);
     let likely = |choice: &Choice| choice.chance.is_none_or(|chance| chance >= found.confidence);
@@ -196,7 +202,8 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
             Judged::Missed(miss) if miss.stage == SearchStage::Limit => pruned.limit += 1,
             Judged::Missed(miss) if miss.stage == SearchStage::Estimate => pruned.estimate += 1,
             Judged::MoreExpensive => dearer += 1,
-            _ => {}
+            Judged::Missed(_) => missed += 1,
+            Judged::Meets(_) => {}
         }
     }
     Ok(Plan {
@@ -206,6 +213,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         // A search that was stopped may also have skipped deployments with a lower objective.
         dearer: dearer - open.map_or(0, |(_, count)| count),
         feasible: ranked.len() as u64,
+        missed,
         requests: found.base.workload.as_ref().map_or(0, Workload::total),
         interrupted,
         at_least: open.map(|(value, _)| value.min(best_value)),
@@ -228,6 +236,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         smallest: smallest(found),
         what_if: Vec::new(),
         over_time: None,
+        against_api: None,
         why,
         launch: served.iter().flat_map(launch).collect(),
         manifests: if served.is_empty() { Vec::new() } else { manifests(&served) },
@@ -342,6 +351,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         interactivity_tok_s: if s.tpot.mean > 0.0 { 1e3 / s.tpot.mean } else { 0.0 },
         cost_per_hour,
         cost_per_million_tokens: cost_per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
+        cost_per_request: cost_per_hour.map(|usd| usd / 3600.0 * judge.demand.output / output_tok_s),
         joules_per_token: run.expense.watts.map(|watts| watts / output_tok_s),
         grams_co2e_per_million_tokens: answer::emitted(found.base, run.expense.watts, output_tok_s),
         prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),

@@ -344,6 +344,22 @@ pub struct Expense {
     pub carbon: Option<Carbon>,
 }
 
+impl Expense {
+    /// The expense of accelerators that are owned and cost `per_kwh` dollars per kWh; those that are rented without it.
+    fn owned(self, per_kwh: Option<f64>) -> Expense {
+        /// Joules of a kilowatt-hour.
+        const JOULES_PER_KWH: f64 = 3.6e6;
+        let Some(per_joule) = per_kwh.map(|usd| usd / JOULES_PER_KWH) else { return self };
+        Expense {
+            dollars_per_hour: self.watts.map(|watts| watts * 3600.0 * per_joule),
+            dollars_per_million_output_tokens: self
+                .joules_per_output_token
+                .map(|each| each * 1e6 * per_joule),
+            ..self
+        }
+    }
+}
+
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
 pub fn simulate(
     forecaster: &Forecaster,
@@ -423,7 +439,7 @@ pub fn simulate_while(
     let classes = classes::results(&workload.classes, &by_class, run.summary.duration);
     let grid = Grid::of(&spec.hardware).zip(run.expense.joules);
     let carbon = grid.map(|(grid, joules)| grid.emitted(joules, run.expense.joules_per_output_token));
-    let expense = Expense { carbon, ..run.expense };
+    let expense = Expense { carbon, ..run.expense.owned(spec.hardware.usd_per_kwh) };
     let images = images.map(|images| ImageUse::of(forecaster, images, run.cost)).transpose()?;
     Ok(Simulation { sessions: sessions(traffic.tasks()), classes, images, expense, ..run })
 }

@@ -13,7 +13,7 @@ pub use roofcast_ask::{
     spec, summary, workload,
 };
 pub use roofcast_cost::{
-    Forecaster, bands, calibration, capacity, coefficients, cost, kernel_time, limits, memory,
+    Forecaster, bands, calibration, capacity, coefficients, cost, kernel_time, limits, memory, startup,
 };
 pub use roofcast_dev::{calibrate, conformance, seeds, testing};
 #[cfg(feature = "schema")]

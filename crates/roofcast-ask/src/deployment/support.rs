@@ -182,6 +182,19 @@ pub fn check_answers(place: &str, model: &Model, workload: &Workload) -> Result<
     Err(Error::field(place, "workload.output_len", format!("{:.0}", workload.output_mean()), accepted))
 }
 
+/// Refuses a model that generates no text, where tokens are decoded.
+pub fn check_generates(place: &str, model: &Model) -> Result<()> {
+    if !encodes(model) {
+        return Ok(());
+    }
+    let accepted = format!(
+        "a model that generates: {} gives a vector or a score for a prompt; limits --sweep prefill=… and simulate \
+         --output-len 1 compute prompts",
+        model.name
+    );
+    Err(Error::field(place, "model.name", &model.name, accepted))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

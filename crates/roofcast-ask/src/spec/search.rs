@@ -66,6 +66,10 @@ pub struct SearchSpec {
     pub prices: BTreeMap<String, f64>,
     #[doc = about!("search.power_w")]
     pub power_w: BTreeMap<String, f64>,
+    #[doc = about!("search.usd_per_kwh")]
+    pub usd_per_kwh: Option<f64>,
+    #[doc = about!("search.against_api")]
+    pub against_api: Option<ApiPrices>,
 }
 
 impl SearchSpec {
@@ -75,6 +79,18 @@ impl SearchSpec {
         const USUAL: f64 = 0.8;
         self.confidence.unwrap_or(USUAL)
     }
+}
+
+/// Prices of an API, in dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiPrices {
+    /// Dollars per million prompt tokens.
+    pub input: f64,
+    /// Dollars per million output tokens.
+    pub output: f64,
+    /// Dollars per million prompt tokens that the API has in its cache; `None` if they cost the price of others.
+    pub cached: Option<f64>,
 }
 
 /// Objectives of a plan; all are minimised.

@@ -19,6 +19,8 @@ pub struct Replay {
     pub format: Option<TraceFormat>,
     /// Factor on recorded times; values below 1 are faster.
     pub scale: Option<f64>,
+    /// True to spread the requests of one recorded time evenly until the next tick of the recording's clock.
+    pub spread: Option<bool>,
     /// Mean requests per second, or sessions that begin per second: recorded times are scaled to this rate.
     pub rate: Option<f64>,
     /// With `rate`: requests arrive with gamma-distributed gaps of this shape in place of the recorded gaps.

@@ -6,6 +6,7 @@
 
 mod azure;
 mod burstgpt;
+mod clock;
 mod csv;
 mod json;
 mod mooncake;
@@ -15,6 +16,8 @@ pub(crate) mod session;
 mod sharegpt;
 mod turns;
 mod weka;
+
+pub use clock::CoarseClock;
 
 use super::request::{Prompt, Request};
 use roofcast_facts::error::{Error, Result, shown};

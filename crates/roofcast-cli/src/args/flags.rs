@@ -154,6 +154,7 @@ fn argument(key: &SpecKey, flag: &'static str, heading: &'static str) -> Vec<Arg
         ValueType::Real => vec![arg.value_name("NUMBER")],
         ValueType::Words => vec![arg.value_name("NAME,NAME")],
         ValueType::Wholes => vec![arg.value_name("N,N")],
+        ValueType::Toml if key.path == "search.against_api" => vec![arg.value_name("INPUT,OUTPUT[,CACHED]")],
         ValueType::Toml => vec![arg.value_name("NAME=NUMBER,…")],
     }
     .into_iter()
@@ -175,6 +176,7 @@ pub(crate) fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
     let words = || text.split(',').map(str::trim);
     match (key.kind, Unit::of_key(key.path)) {
         (ValueType::Whole, _) => whole(text),
+        (ValueType::Toml, _) if key.path == "search.against_api" => prices(text),
         (ValueType::Toml, _) => numbers_by_name(text),
         (ValueType::Wholes, _) if text.contains("..") => swept::settings(key.path, text).map(Value::from),
         (ValueType::Wholes, _) => Ok(words().map(whole).collect::<Result<Vec<_>, _>>()?.into()),
@@ -197,6 +199,23 @@ pub(crate) fn value(key: &SpecKey, text: &str) -> Result<Value, String> {
         (ValueType::Word, _) if text.trim().is_empty() => Err(accepted("a name")),
         (ValueType::Word, _) => Ok(text.into()),
     }
+}
+
+/// An API's prices: those of prompts, outputs and, if there are three, cached prompts, by order or by name.
+fn prices(text: &str) -> Result<Value, String> {
+    const NAMES: [&str; 3] = ["input", "output", "cached"];
+    let accepted = || {
+        "accepted: dollars per million prompt and output tokens, as in 0.28,0.42 or input=0.28,output=0.42"
+            .to_owned()
+    };
+    if text.contains('=') {
+        return numbers_by_name(text).map_err(|_| accepted());
+    }
+    let numbers: Option<Vec<f64>> =
+        text.split(',').map(|usd| number::real(usd.trim().trim_start_matches('$'))).collect();
+    let numbers = numbers.filter(|all| (2..=3).contains(&all.len())).ok_or_else(accepted)?;
+    let pairs = NAMES.iter().zip(numbers).map(|(name, usd)| ((*name).to_owned(), Value::from(usd)));
+    Ok(Value::Table(pairs.collect()))
 }
 
 /// A table from names to numbers, as in `h100-sxm=2.1,mi355x=4`.

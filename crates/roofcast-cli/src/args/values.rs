@@ -14,6 +14,14 @@ pub(crate) fn positive() -> fn(&str) -> Result<u64, String> {
     }
 }
 
+/// Parses a number of requests: `5000`, `500k`, `2M`. Requests have no binary units.
+pub(super) fn requests(text: &str) -> Result<u64, String> {
+    match whole(&text.to_lowercase()) {
+        Some(n) if (1..=1 << 40).contains(&n) => Ok(n),
+        _ => Err("accepted: a number of requests, as 5000, 500k or 2M".into()),
+    }
+}
+
 /// Parser of a count from `least` to `most`.
 pub(super) fn within(least: u64, most: u64) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| match whole(text) {

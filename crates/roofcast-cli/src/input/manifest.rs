@@ -60,7 +60,13 @@ pub(crate) fn read(path: &Path, text: &str) -> Result<Deployed> {
     match deployments.len() {
         1 => Ok(deployments.remove(0)),
         0 => Err(Error::field(place, "the manifest", "no engine that is known here", accepted).into()),
-        n => Err(Error::field(place, "the manifest", format!("{n} engines that differ"), accepted).into()),
+        n => {
+            let accepted = format!(
+                "{accepted}: each in a file of its own; a prefill and a decode pool together as [fleet.prefill] and [fleet.decode] of a spec, as in \
+                 examples/fleet-pools.toml and in the best.toml that a plan's --launch-dir writes beside its manifest"
+            );
+            Err(Error::field(place, "the manifest", format!("{n} engines that differ"), accepted).into())
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Knows: the columns that a table may drop, and where words wrap. `--wide` prints every column at its full width.
 //! Knows nothing about the contents.
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Most characters in a line.
@@ -72,6 +72,11 @@ pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare:
         column.set_padding((0, GAP as u16));
         if widths[*index] <= NARROWEST {
             column.set_constraint(ColumnConstraint::ContentWidth);
+        } else {
+            // Names stay whole; only texts of several words wrap.
+            let longest = longest_word(header[*index], rows.iter().map(|row| row[*index].as_str()));
+            let least = longest.min(WIDTH / 2) + GAP;
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least as u16)));
         }
         if *index >= names {
             column.set_cell_alignment(CellAlignment::Right);
@@ -84,6 +89,12 @@ pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare:
     }
     text.push('\n');
     text
+}
+
+/// Characters of the longest word of a column.
+fn longest_word<'a>(header: &'a str, cells: impl Iterator<Item = &'a str>) -> usize {
+    let words = cells.chain([header]).flat_map(str::split_whitespace);
+    words.map(|word| word.chars().count()).max().unwrap_or(0)
 }
 
 /// Names with their values, one pair per line.
@@ -139,6 +150,15 @@ mod tests {
         assert_eq!(wrapped("two  spaces stay", 20), ["two  spaces stay"]);
         assert_eq!(wrapped("a unbreakable b", 5), ["a", "unbreakable", "b"]);
         assert_eq!(wrapped("", 7), [""]);
+    }
+
+    /// Two names of 42 and 45 characters and a text of 60 do not fit in 100: the text wraps, the names stay whole.
+    #[test]
+    fn names_stay_whole() {
+        let names = ["meta-llama/".to_owned() + &"a".repeat(31), "b".repeat(45)];
+        let text = "twelve words of a text that is longer than there is any room".to_owned();
+        let table = table(&["model", "text", "file"], &[vec![names[0].clone(), text, names[1].clone()]], 3);
+        assert!(names.iter().all(|name| table.contains(name.as_str())), "{table}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `roofcast capacity`: the memory that a deployment needs, and the requests that fit.
 
+mod parts;
+mod startup;
 pub(crate) mod sweep;
 pub(crate) mod view;
 
@@ -16,6 +18,7 @@ use roofcast::checkpoint::compare::Difference;
 use roofcast::explain::{TensorRow, explain};
 use roofcast::memory::log::{Logged, Term, TermComparison, beside};
 use roofcast::memory::{self, Memory, Start};
+use roofcast::startup::{Startup, VOLUME_BYTES_PER_S};
 use roofcast::units::{Bytes, Flops};
 use roofcast::{Deployment, Error};
 use serde::Serialize;
@@ -39,6 +42,8 @@ pub(crate) struct Answer<'a> {
     oversubscription: f64,
     #[serde(flatten)]
     capacity: &'a Capacity,
+    /// Time of a replica's start, with weights from a network volume.
+    startup: Startup,
     /// The engine's start-up report, by the rules of each engine; absent unless `engine.max_model_len`,
     /// `hardware.memory_used_gib` or a command is given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,6 +71,7 @@ impl<'a> Answer<'a> {
             batch: question.batch,
             oversubscription: question.oversubscription_percent as f64 / 100.0,
             capacity,
+            startup: Startup::of(deployment, VOLUME_BYTES_PER_S),
             start: None,
             measured: None,
             tensors: None,
@@ -169,10 +175,15 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         let tensors = if args.explain { tensors(&deployment) } else { String::new() };
         let tensors = tensors + &files.map_or(String::new(), |f| f.people());
         let title = About::of(&deployment).title();
+        let refused = start.as_ref().is_some_and(|start| start.refusal.is_some());
         let started = start.as_ref().map_or(String::new(), |start| told(&deployment, start));
         let measured = measured.as_ref().map_or(String::new(), Measured::people);
         show::text(
-            &(title + &people(&deployment, &question, &capacity_found) + &started + &measured + &tensors),
+            &(title
+                + &people(&deployment, &question, (&capacity_found, refused))
+                + &started
+                + &measured
+                + &tensors),
         )?;
     }
     let starts = start.is_none_or(|start| start.refusal.is_none());
@@ -276,7 +287,8 @@ const COLUMNS: &[Column<Capacity>] = &[
     Column::csv("min_accelerators", |c| Figure::Count(c.min_accelerators.unwrap_or(0))),
 ];
 
-fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) -> String {
+/// The answer; `refused` is true if the engine does not start, and then nothing is said of what its cache would hold.
+fn people(deployment: &Deployment, question: &CapacityQuestion, (c, refused): (&Capacity, bool)) -> String {
     let both = |b: Bytes| format!("{} ({})", b.gb(), b.gib());
     let p = c.parameters;
     let mut pairs = vec![
@@ -294,6 +306,9 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
     if c.compute_bytes_per_token > Bytes::ZERO {
         let bytes = grouped(c.compute_bytes_per_token.0);
         pairs.push(("compute buffer", format!("{bytes} B per token of context, in addition to KV")));
+    }
+    if refused && deployment.memory_used > Bytes::ZERO {
+        return table::pairs(&pairs) + &parts::of_ranks(deployment, c);
     }
     if c.kv_tokens > 0 {
         pairs.push(("KV tokens", grouped(c.kv_tokens)));
@@ -343,9 +358,12 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, c: &Capacity) ->
         ));
     }
     let topologies = [("smallest topology", &c.smallest_topology), ("fits in stages", &c.in_stages)];
+    if !deployment.ideal {
+        pairs.push(("start", startup::told(&Startup::of(deployment, VOLUME_BYTES_PER_S))));
+    }
     let fitting = topologies.into_iter().filter_map(|(name, found)| Some((name, topology(found.as_ref()?))));
     pairs.extend(fitting);
-    table::pairs(&pairs) + &memory(deployment, c)
+    table::pairs(&pairs) + &parts::of_ranks(deployment, c)
 }
 
 /// The figures that the engine logs at start-up: weights, KV cache, and how often the longest request fits in the KV
@@ -380,38 +398,6 @@ fn topology(s: &SmallestTopology) -> String {
     });
     let bound = s.decode_bound.name();
     format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
-}
-
-fn memory(deployment: &Deployment, c: &Capacity) -> String {
-    let rule = if deployment.ideal {
-        "nominal"
-    } else if roofcast::memory::shares_what_is_free(deployment) {
-        "free memory × fraction"
-    } else {
-        "usable × utilization"
-    };
-    let pooled = c.ranks.iter().any(|rank| rank.state_bytes > Bytes::ZERO);
-    let adapted = c.ranks.iter().any(|rank| rank.adapter_bytes.is_some());
-    let mut header = vec!["memory per accelerator", rule, "weights"];
-    header.extend(adapted.then_some("adapters"));
-    header.extend(["activations", "runtime"]);
-    header.extend(pooled.then_some("states"));
-    header.push("KV");
-    let hosted = c.ranks.iter().any(|rank| rank.host_bytes.is_some());
-    header.extend(hosted.then_some("on the host"));
-    let shared = deployment.memory_used > Bytes::ZERO;
-    header.extend(shared.then_some("free at start"));
-    let row = |(stage, r): (usize, &roofcast::memory::Rank)| {
-        let mut sizes = vec![r.budget_bytes, r.weight_bytes];
-        sizes.extend(r.adapter_bytes);
-        sizes.extend([r.activation_bytes, r.runtime_bytes]);
-        sizes.extend(pooled.then_some(r.state_bytes));
-        sizes.push(r.kv_bytes);
-        sizes.extend(hosted.then_some(r.host_bytes.unwrap_or_default()));
-        sizes.extend(shared.then_some(r.free_bytes));
-        std::iter::once(format!("stage {}", stage + 1)).chain(sizes.iter().map(|b| b.gb())).collect()
-    };
-    table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
 }
 
 /// Table of every tensor, and of the sums that make up the totals.

@@ -6,6 +6,7 @@ use crate::input;
 use crate::input::scenario::{EMPTY, Scenario, Source};
 use crate::show;
 use anyhow::{Context, Result};
+use roofcast::deployment::support;
 use roofcast::fleet::TransferPath;
 use roofcast::simulate::{RunOptions, simulate};
 use roofcast::spec::settings::Setting;
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     }
     scenario.starts(&deployment)?;
     suits(args, &deployment, &scenario.spec.fleet)?;
+    support::check_generates(&scenario.place, &deployment.model)?;
     let typed = scenario.model_name()?;
     let forecaster = Forecaster::embedded(deployment)?;
     simulates(&forecaster, &scenario.place, &scenario.spec.fleet)?;

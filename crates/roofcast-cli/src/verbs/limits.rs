@@ -14,6 +14,7 @@ use crate::show::target::Target;
 use crate::show::{self, table};
 use clap::ValueEnum;
 use roofcast::cost::{Cost, OperatorCost, Utilization};
+use roofcast::deployment::support;
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::limits::{AdapterCost, ImageCost, IntensityPoint, Limits, LimitsQuestion, intensity, limits};
 use roofcast::report;
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         scenario.dump(&format!("limits SPEC.toml{}", asked(args)), Some(&deployment), &MACHINE)?;
         return Ok(ExitCode::SUCCESS);
     }
+    support::check_generates(&scenario.place, &deployment.model)?;
     let question = asked_of(&args.step, &mut deployment);
     if let Some(kind) = args.step.compare {
         return compare(args, &deployment, &question, kind.into());

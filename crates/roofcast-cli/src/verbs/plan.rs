@@ -1,11 +1,14 @@
 //! `roofcast plan`: finds the best deployment for a load and an SLO.
 
+mod best;
 mod commands;
 pub(crate) mod curves;
 mod files;
+mod job;
 mod measured;
 mod over_time;
 mod rests;
+mod screen;
 mod table;
 mod text;
 pub(crate) mod view;
@@ -18,6 +21,7 @@ use crate::show::progress::Progress;
 use crate::show::{self, target::Target};
 use crate::verbs::question::asked;
 use anyhow::Result;
+use job::Job;
 use rayon::prelude::*;
 use roofcast::Error;
 use roofcast::Model;
@@ -59,6 +63,9 @@ pub(crate) struct Answer<'a> {
     /// The deployment that runs now, if a measured run was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     current: Option<&'a Current>,
+    /// The offline job whose rate is the load, if one was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<Job>,
     /// True if the spec or a flag lists the accelerators.
     #[serde(skip)]
     chose: bool,
@@ -84,7 +91,7 @@ impl<'a> Answer<'a> {
         let cost = scenario.spec.engine.cost;
         let defaults = scenario.defaults.as_slice();
         let removed = Vec::new();
-        Answer { model, cost, plan, spec, bench, current, chose: true, defaults, removed }
+        Answer { model, cost, plan, spec, bench, current, job: None, chose: true, defaults, removed }
     }
 }
 
@@ -92,13 +99,10 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     let picture = Target::asked("--svg", args.svg.as_ref())?;
     let page = Alone::asked(args.html.as_ref())?;
     let folder = args.launch_dir.as_deref().map(files::checked).transpose()?;
+    let job = Job::asked(args);
     let (scenario, row) = match &args.measured {
         Some(path) => measured::scenario(args, path)?,
-        None => (
-            Source::read(args.spec.as_deref(), DEFAULT, &args.source, &[&args.flags.settings])?
-                .scenario(&[])?,
-            None,
-        ),
+        None => (asked_scenario(args, job)?, None),
     };
     if args.source.dump_spec {
         scenario.dump("plan SPEC.toml", None, &SECTIONS)?;
@@ -140,6 +144,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
         page.write("plan", &View::of(&scenario, &model, &planned))?;
     }
     let mut answer = Answer::of(&scenario, &model, &planned, current.as_ref());
+    answer.job = job;
     answer.chose = args.spec.is_some() || args.flags.get("search.accelerators").is_some();
     if let Some(folder) = &folder {
         answer.removed = files::write(folder, &answer)?;
@@ -149,13 +154,24 @@ pub(crate) fn run(args: &PlanArgs) -> Result<ExitCode> {
     } else if args.output.csv {
         show::csv(&table::CSV, &table::csv_rows(&planned))?;
     } else {
-        show::text(&text::people(spec, &model, catalog, (&answer, show::table::is_wide()))?)?;
+        let wide = show::table::is_wide();
+        show::text(&match wide || args.all {
+            true => text::people(spec, &model, catalog, (&answer, wide))?,
+            false => screen::people(spec, &model, catalog, &answer)?,
+        })?;
     }
     Ok(match (planned.interrupted, planned.confident) {
         (true, _) => exit::invalid(),
         (false, true) => ExitCode::SUCCESS,
         (false, false) => exit::infeasible(),
     })
+}
+
+/// The question of a plan without a measured run; a `job` is a load.
+fn asked_scenario(args: &PlanArgs, job: Option<Job>) -> Result<Scenario> {
+    let settings = &args.flags.settings;
+    let load = job.map_or_else(Vec::new, |job| job.settings(settings, args.spec.is_none()));
+    Source::read(args.spec.as_deref(), DEFAULT, &args.source, &[&load, settings])?.scenario(&[])
 }
 
 /// An error about the deployment that `--why` names, with the flag.

@@ -63,9 +63,20 @@ fn recorded(replay: &Replay, rate: Option<f64>) -> String {
     }
     let what = if replay.has_sessions() { "sessions" } else { "requests" };
     let rate = rate.map_or_else(|| what.to_owned(), |rate| format!("{} {what}/s", significant(rate)));
+    let clock =
+        replay.recorded.as_ref().and_then(|trace| trace.coarse_clock()).map_or_else(String::new, |clock| {
+            format!(
+                " at {} times, {} s apart or more (arrivals.spread = true spreads them between)",
+                grouped(clock.times),
+                significant(clock.tick.seconds())
+            )
+        });
+    let spread = if replay.spread == Some(true) { ", spread between ticks of their clock" } else { "" };
     match replay.scale.filter(|scale| *scale != 1.0) {
-        None => rate + " as they were recorded",
-        Some(scale) => format!("{rate} as they were recorded, times scaled by {}", significant(scale)),
+        None => format!("{rate} as they were recorded{clock}{spread}"),
+        Some(scale) => {
+            format!("{rate} as they were recorded{clock}{spread}, times scaled by {}", significant(scale))
+        }
     }
 }
 

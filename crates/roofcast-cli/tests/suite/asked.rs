@@ -134,7 +134,7 @@ fn power_and_energy_are_shown() {
 fn what_is_less_likely_than_required_is_said() {
     let ask = "plan --hardware h100-sxm,l40s --max-accelerators 6 --rate 20 --input-len 1000 --output-len 200 --ttft-p99 1s \
                --tpot-p99 40ms --set search.requests=500";
-    let ((answer, _), said) = (json(ask), roofcast(ask).out);
+    let ((answer, _), said) = (json(ask), roofcast(&format!("{ask} --all")).out);
     let changes = answer["what_if"].as_array().unwrap();
     let met = |w: &&serde_json::Value| w["meets"] == true && w["chance"].is_number();
     let unlikely = |w: &&serde_json::Value| w["chance"].as_f64().unwrap() < 0.8;
@@ -330,4 +330,26 @@ fn what_nobody_asked_refuses_nothing() {
     let run = roofcast(&format!("simulate {} --model llama-3.1-8b --hardware h100-sxm", path.display()));
     assert!(run.code == 0 && run.out.contains("4.00 requests/s, 1000 prompt"), "{}{}", run.out, run.err);
     assert!(run.out.contains("output lengths: not given"), "{}", run.out);
+}
+
+/// Widths at which there is no deployment, or whose weights leave no room, are skipped and said in every verb.
+#[test]
+fn illegal_widths_are_skipped_in_every_verb() {
+    let eight = "--model llama-3.1-70b --hardware h100-sxm --count 8 --sweep tp=1..4";
+    for verb in ["capacity", "limits", "simulate --requests 20 --rate 1"] {
+        let run = roofcast(&format!("{verb} {eight}"));
+        assert_eq!(run.code, 0, "{verb}: {}", run.err);
+        assert!(run.out.contains("skipped: ") && run.out.contains("= 3"), "{verb}: {}", run.out);
+    }
+}
+
+/// vLLM does not start beside 40 GiB of other processes, and the answer says nothing of what its cache would hold.
+#[test]
+fn an_engine_that_does_not_start_holds_nothing() {
+    let run = roofcast("capacity --model llama-3.1-8b --hardware h100-sxm --memory-used 40");
+    assert!(run.code == 4 && run.out.contains("vllm does not start"), "{}", run.out);
+    for other in ["does not fit", "hold the weights", "largest batch"] {
+        assert!(!run.out.contains(other), "{other}: {}", run.out);
+    }
+    assert!(run.out.contains("KV if it started") && run.out.contains("times are those of this engine alone"));
 }

@@ -141,9 +141,9 @@ fn a_run_without_an_answer_has_no_latencies() {
 
 #[test]
 fn the_default_plan_prints_limits_capacity_and_a_ranked_table() {
-    let run = roofcast("plan");
+    let run = roofcast("plan --all");
     assert_eq!(run.code, 0, "{}", run.err);
-    let parts = ["decode step", "prefill", "capacity", "Pareto", "/M tokens", "vllm serve"];
+    let parts = ["decode step", "prefill", "capacity", "Pareto", "/M output tokens", "vllm serve"];
     for part in
         parts.into_iter().chain(["data behind the forecasts", "kernels of vllm", "not searched, though"])
     {

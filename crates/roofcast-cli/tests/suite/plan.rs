@@ -406,3 +406,89 @@ fn engines_chips_and_formats_go_together() {
         assert!(refused.code == 2 && refused.err.contains("output_len"), "{verb}: {}", refused.err);
     }
 }
+
+/// The answer is one screen of 40 lines: question, best, reasons, evidence, command; `--all` has every section, and both
+/// name one deployment.
+#[test]
+fn a_plan_is_one_screen() {
+    let screen = roofcast("plan");
+    assert!(screen.code == 0 && screen.out.lines().count() <= 40, "{}", screen.out);
+    for part in
+        ["load ", "SLO ", "best ", "why ", "not the best", "sure ", "vllm serve", "roofcast bench", "--all"]
+    {
+        assert!(screen.out.contains(part), "{part} is not in {}", screen.out);
+    }
+    let best =
+        |text: &str| text.lines().find(|line| line.starts_with("best ")).map(|l| l[5..].trim().to_owned());
+    let all = roofcast("plan --all").out;
+    assert!(all.lines().count() > 60 && all.contains("what if"), "{all}");
+    assert_eq!(best(&screen.out), best(&all));
+}
+
+/// A request of 1000 and 200 tokens costs (1000 · 0.28 + 200 · 0.42) / 10⁶ = $0.000364 at the API. A machine that costs
+/// $p an hour is cheaper from p / 3600 / 0.000364 requests a second on, and costs p / 3600 / 10 for one of 10 a second.
+#[test]
+fn money_is_compared_with_an_api() {
+    let (_folder, spec) = file("chat.toml", CHAT.as_bytes());
+    let (answer, _) = json(&format!("plan {spec} --against-api 0.28,0.42"));
+    let of = |value: &serde_json::Value| value.as_f64().unwrap();
+    let (api, per_hour) = (&answer["against_api"], of(&answer["best"]["cost_per_hour"]));
+    let from = per_hour / 3600.0 / 0.000_364;
+    assert!((of(&api["from_requests_per_s"]) / from - 1.0).abs() < 1e-9, "{api}");
+    assert!((of(&answer["best"]["cost_per_request"]) * 36_000.0 / per_hour - 1.0).abs() < 1e-9);
+    assert_eq!(api["beats"], from < 10.0);
+    // Named prices are the same prices, and a deployment does not beat one that is free of charge but for a cent.
+    let named = json(&format!("plan {spec} --against-api input=0.28,output=0.42")).0;
+    assert_eq!(&named["against_api"], api);
+    let cheap = roofcast(&format!("plan {spec} --against-api 0.0001,0.0001")).out;
+    let cheap = cheap.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(cheap.contains(": no, at 10.00/s"), "{cheap}");
+    for wrong in ["0.28", "0.28,x", "0,0", "-1,2", "1,2,3,4"] {
+        let refused = roofcast(&format!("plan {spec} --against-api {wrong}"));
+        assert!(refused.code == 2 && refused.err.contains("against"), "{wrong}: {}", refused.err);
+    }
+}
+
+/// An owned accelerator costs its electricity: an RTX 4090's 450 W at $0.30 are $0.135 an hour.
+#[test]
+fn a_machine_at_home_costs_its_electricity() {
+    let home =
+        "plan --hardware rtx-4090 --usd-per-kwh 0.3 --rate 1 --input-len 500 --output-len 100 --requests 200";
+    let (answer, code) = json(home);
+    assert_eq!((code, answer["best"]["count"].as_u64()), (0, Some(1)));
+    assert!((answer["best"]["cost_per_hour"].as_f64().unwrap() - 0.135).abs() < 1e-9, "{}", answer["best"]);
+    // A run costs what it draws: watts · $0.30 / 1000.
+    let run = json("simulate --hardware rtx-4090 --usd-per-kwh 0.3 --rate 1 --requests 50").0;
+    let of = |key: &str| run["expense"][key].as_f64().unwrap();
+    assert!((of("dollars_per_hour") - of("watts") * 0.3e-3).abs() < 1e-9, "{}", run["expense"]);
+    let refused = roofcast("plan --hardware rtx-4090 --usd-per-kwh -1");
+    assert!(refused.code == 2 && refused.err.contains("usd-per-kwh"), "{}", refused.err);
+}
+
+/// A job of 360,000 requests within 10 h is 10 requests a second without a bound; the default's bounds would need more.
+#[test]
+fn an_offline_job_has_a_deadline_and_no_slo() {
+    let job = "--hardware h100-sxm --requests 1000 --input-len 1000 --output-len 200";
+    let (answer, code) = json(&format!("plan --batch 360k --within 10h {job}"));
+    assert_eq!((code, answer["best"]["bounds"].as_array().map(Vec::len)), (0, Some(0)));
+    let spec: toml::Table = answer["spec"].as_str().unwrap().parse().unwrap();
+    assert_eq!(spec["workload"]["arrivals"]["rate"].as_float(), Some(10.0));
+    let text = roofcast(&format!("plan --batch 0.36M --within 10h {job}")).out;
+    assert!(
+        text.contains("360,000 requests within 10.00 h") && text.contains("before the deadline"),
+        "{text}"
+    );
+    for wrong in ["--batch 5", "--within 5h", "--batch 5 --within 1h --rate 3", "--batch x --within 1h"] {
+        assert_eq!(roofcast(&format!("plan {wrong}")).code, 2, "{wrong}");
+    }
+}
+
+/// Requests beyond the model's length are refused before a search, with the key.
+#[test]
+fn requests_beyond_the_models_length_are_refused_before_the_search() {
+    for verb in ["plan", "plan --curve"] {
+        let long = roofcast(&format!("{verb} --model llama-3.1-8b --input-len 200000 --output-len 100"));
+        assert!(long.code == 2 && long.out.is_empty(), "{}", long.out);
+        assert!(long.err.contains("input-len") && long.err.contains("131072"), "{}", long.err);
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Knows: the data that are reported for simulated deployments and for others. Knows nothing about the search.
 
+use super::against_api::AgainstApi;
 use super::bounded::Bounded;
 use super::feasibility::SearchStage;
 use super::launch::Launch;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub dearer: u64,
     /// Number of simulated deployments that met the SLO.
     pub feasible: u64,
+    /// Number of simulated deployments that missed the SLO.
+    pub missed: u64,
     /// Number of requests in a simulation.
     pub requests: u64,
     /// Required probability of meeting the SLO.
@@ -83,6 +86,9 @@ pub struct Plan {
     /// Replicas of the best deployment over time, if `search.interval_s` asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub over_time: Option<OverTime>,
+    /// The best deployment against an API's prices, if `search.against_api` asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub against_api: Option<AgainstApi>,
     /// Results of the deployments that the user asked about by name.
     pub why: Vec<Near>,
     /// Commands that start the best deployment with its engine, one for each pool.
@@ -284,6 +290,8 @@ pub struct Choice {
     pub cost_per_hour: Option<f64>,
     /// Dollars per million output tokens, at the offered load.
     pub cost_per_million_tokens: Option<f64>,
+    /// Dollars per request, at the offered load; `None` if the catalog has no price.
+    pub cost_per_request: Option<f64>,
     /// Joules per output token, at the offered load and the simulation's mean power; `None` if the catalog has no
     /// power.
     pub joules_per_token: Option<f64>,
@@ -308,6 +316,11 @@ impl Choice {
     /// serve.
     pub fn accelerators(&self) -> String {
         self.kinds().join(" + ")
+    }
+
+    /// True if the highest rate is the highest that was tried, so that the deployment may carry more.
+    pub fn beyond_tried(&self) -> bool {
+        self.utilization.is_some_and(|used| used * super::margins::MOST_TRIED <= 1.0 + 1e-9)
     }
 
     /// Numbers of accelerators with their ids: `14 × h100-sxm`, `2 × l40s + 1 × h100-sxm`.

@@ -33,6 +33,12 @@ pub(super) fn chips(
             chip.price = Some(price);
         }
         chip.power_w = powers.get(&chip.id).copied().or(chip.power_w);
+        let owned = search.usd_per_kwh.filter(|_| !prices.contains_key(&chip.id));
+        if let Some((per_kwh, watts)) = owned.zip(chip.power_w) {
+            let source = "search.usd_per_kwh".to_owned();
+            chip.price =
+                Some(HourlyPrice { usd_per_hour: per_kwh * watts / 1e3, date: String::new(), source });
+        }
         chip
     };
     let names: Vec<&str> = search.accelerators.iter().map(String::as_str).collect();

@@ -8,8 +8,9 @@
 //! users in proportion.
 
 mod point;
+mod speeds;
 
-pub use point::{Curve, CurvePoint, Curves};
+pub use point::{AtSpeed, Curve, CurvePoint, Curves};
 
 use super::answer::{bound, emitted};
 use super::demand::TrafficDemand;
@@ -59,6 +60,7 @@ pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Pla
     check(spec, workload)?;
     let requests = proof::asked(spec)?.unwrap_or(REQUESTS);
     let demand = TrafficDemand::of(workload, "spec")?;
+    super::refused::too_long(spec, model, demand.full())?;
     let space = SearchSpace::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
     let drawing = Drawing { judge: &judge, workload, asked: requests, question, simulated: Cell::new(0) };
@@ -70,9 +72,11 @@ pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Pla
         let best = drawing.best(shapes, &mut runs)?;
         curves.extend(drawing.curve(name, shapes, &runs, best));
     }
+    let at_speed = drawing.at_speeds(&by_name, &mut runs)?;
     let interrupted = !(question.goes_on)();
     Ok(Curves {
         curves,
+        at_speed,
         left_out: drawing.left_out(&shapes),
         simulated: drawing.simulated.get(),
         interrupted,

@@ -16,7 +16,9 @@ use roofcast_facts::error::Result;
 use roofcast_sim::simulate::Simulation;
 
 /// Loads that are tried, as factors on the offered load.
-const FACTORS: [f64; 7] = [1.05, 1.1, 1.2, 1.35, 1.5, 2.0, 4.0];
+const FACTORS: [f64; 7] = [1.05, 1.1, 1.2, 1.35, 1.5, 2.0, MOST_TRIED];
+/// Highest load that is tried, as a factor on the offered load.
+pub(super) const MOST_TRIED: f64 = 4.0;
 /// Number of loads that are tried between the last that meets the SLO and the first that misses it.
 const BETWEEN: usize = 4;
 /// Most additional replicas that are tried.

@@ -16,6 +16,7 @@ use super::space::{Candidate, CandidatePool};
 use roofcast_ask::spec::{Metric, ScheduleSpec, Slo, Spec};
 use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Arrivals, Request, Traffic, Workload};
+use roofcast_cost::startup::{Startup, VOLUME_BYTES_PER_S};
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::record::Record;
 use roofcast_facts::units::Picoseconds;
@@ -82,7 +83,8 @@ pub struct ScheduleInterval {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScheduleQuestion {
     interval_s: f64,
-    startup_s: f64,
+    /// Seconds of a start; `None` for those of a replica's own start.
+    startup_s: Option<f64>,
 }
 
 /// A candidate whose step times are `slower` times the forecast.
@@ -116,14 +118,13 @@ impl Slowed {
 /// A value is out of range, or replicas over time are not defined for the load or the SLO.
 pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<ScheduleQuestion>> {
     let Some(search) = &spec.search else { return Ok(None) };
-    let startup_s = search.startup_s.unwrap_or(0.0);
     let Some(interval_s) = search.interval_s else {
         return match search.startup_s {
             Some(s) => Err(Error::field("spec", "search.startup_s", s, "together with search.interval_s")),
             None => Ok(None),
         };
     };
-    let schedule = ScheduleSpec { interval_s, startup_s, replicas: vec![1] };
+    let schedule = ScheduleSpec { interval_s, startup_s: search.startup_s.unwrap_or(0.0), replicas: vec![1] };
     schedule.check("spec", "search")?;
     let refuse =
         |found: &str, accepted: &str| Err(Error::field("spec", "search.interval_s", found, accepted));
@@ -143,7 +144,7 @@ pub(super) fn asked(spec: &Spec, workload: &Workload) -> Result<Option<ScheduleQ
     if search.disaggregated || search.mixed {
         return refuse("beside disaggregated or mixed", "fleets of equal replicas");
     }
-    Ok(Some(ScheduleQuestion { interval_s, startup_s }))
+    Ok(Some(ScheduleQuestion { interval_s, startup_s: search.startup_s }))
 }
 
 /// The requests of `workload` by interval, with times from the start of the run.
@@ -253,7 +254,8 @@ fn scheduled(
     let trial = slowed.trial(found, slowed.candidate.serving.replicas, &base)?;
     let mut spec = trial.spec;
     spec.parallelism.replicas = None;
-    let ScheduleQuestion { interval_s, startup_s } = asked;
+    let interval_s = asked.interval_s;
+    let startup_s = startup_s(found, slowed, asked);
     spec.fleet.schedule = Some(ScheduleSpec { interval_s, startup_s, replicas: replicas.to_vec() });
     let shape = &found.judge.space.shapes[slowed.candidate.serving.shape];
     let scheduled_deployment = deployment(&spec, &trial.forecaster.deployment.model, &shape.chip)?;
@@ -284,13 +286,22 @@ fn kept(summary: &RunSummary, slo: &Slo) -> bool {
     }
 }
 
+/// Seconds of a start: the given ones, else those of a replica whose weights come from a network volume.
+fn startup_s(found: &Search, slowed: Slowed, asked: ScheduleQuestion) -> f64 {
+    let fitted = found.judge.fitted[slowed.candidate.serving.shape].as_ref();
+    let replica = || fitted.ok().map(|fitted| &fitted.forecaster.deployment);
+    let start = || replica().map_or(0.0, |replica| Startup::of(replica, VOLUME_BYTES_PER_S).seconds);
+    asked.startup_s.unwrap_or_else(start)
+}
+
 fn answer(
     found: &Search,
-    Slowed { candidate, slower }: Slowed,
+    slowed: Slowed,
     run: &Simulation,
     (alone, replicas, judged): (&[Option<u64>], &[u64], &[RunSummary]),
     asked: ScheduleQuestion,
 ) -> OverTime {
+    let Slowed { candidate, slower } = slowed;
     let slo = &found.base.slo;
     let each = found.judge.space.shapes[candidate.serving.shape].cut.ranks();
     let interval = |(number, ((alone, replicas), summary)): (usize, ((&Option<u64>, &u64), &RunSummary))| {
@@ -317,7 +328,7 @@ fn answer(
     let per_hour = found.per_hour(&candidate).map(|usd| usd / candidate.accelerators as f64);
     OverTime {
         interval_s: asked.interval_s,
-        startup_s: asked.startup_s,
+        startup_s: startup_s(found, slowed, asked),
         confidence: found.confidence,
         slower,
         accelerators_each: each,

@@ -5,6 +5,7 @@
 use roofcast_ask::spec::Spec;
 use roofcast_ask::workload::{Arrivals, Workload};
 use roofcast_facts::error::{Error, Result};
+use roofcast_facts::model::Model;
 
 /// What to do about images, whose encoder a plan's estimates do not count.
 pub(super) const UNPLANNED_IMAGES: &str = "omitted: `simulate` counts the encoder of images, a plan does not";
@@ -49,6 +50,7 @@ pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         let accepted = "a chance from 0 to below 1, as 0.8";
         return Err(Error::field("spec", "search.confidence", share, accepted));
     }
+    money(spec)?;
     match &workload.arrivals {
         Arrivals::Offline | Arrivals::Burst { size: None, .. } => {
             let accepted = "a load that lasts: a plan is for what can be sustained";
@@ -64,4 +66,47 @@ pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses requests of `tokens` tokens on average that are longer than any engine of the search serves.
+pub(super) fn too_long(spec: &Spec, model: &Model, tokens: u64) -> Result<()> {
+    let longest = [model.max_context, spec.engine.max_model_len].into_iter().flatten().min();
+    let Some(most) = longest.filter(|most| tokens > *most) else { return Ok(()) };
+    let found = format!("{tokens} tokens a request with its output");
+    let key = match spec.engine.max_model_len {
+        Some(own) if own == most => "engine.max_model_len",
+        _ => "the model's own maximum",
+    };
+    Err(Error::field(
+        "spec",
+        "workload.input_len",
+        found,
+        format!("at most {most} with workload.output_len ({key})"),
+    ))
+}
+
+/// Refuses prices that nobody asks.
+fn money(spec: &Spec) -> Result<()> {
+    /// Dollars above which a price is an error of units.
+    const MOST: f64 = 1e4;
+    let Some(search) = &spec.search else { return Ok(()) };
+    if let Some(usd) = search.usd_per_kwh.filter(|usd| !(*usd > 0.0 && *usd <= MOST)) {
+        return Err(Error::field(
+            "spec",
+            "search.usd_per_kwh",
+            usd,
+            format!("above 0, at most {MOST} dollars"),
+        ));
+    }
+    let Some(api) = search.against_api else { return Ok(()) };
+    let sane = |usd: &f64| (0.0..=MOST).contains(usd);
+    let prices = [api.input, api.output, api.cached.unwrap_or(0.0)];
+    if let Some(usd) = prices.iter().find(|usd| !sane(usd)) {
+        let accepted = format!("0 to {MOST} dollars per million tokens");
+        return Err(Error::field("spec", "search.against_api", usd, accepted));
+    }
+    if api.input + api.output <= 0.0 {
+        return Err(Error::field("spec", "search.against_api", "0 and 0", "a price above 0"));
+    }
+    Ok(())
 }

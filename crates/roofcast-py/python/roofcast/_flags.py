@@ -39,6 +39,8 @@ class DeploymentFlags(TypedDict, total=False):
     """GiB of each accelerator's memory that other processes hold when the engine starts [default: 0]"""
     grid_g_per_kwh: float | None
     """Grams of CO2 equivalent that the grid emits per kWh; results then have emissions beside dollars"""
+    usd_per_kwh: float | None
+    """Dollars per kWh: the accelerators are owned, and a run costs the electricity that they draw in place of a rent"""
     pue: float | None
     """Power usage effectiveness of the site, by which emissions are multiplied: energy of the site over energy of its
     machines [default: 1]"""
@@ -848,7 +850,7 @@ class PlanFlags(TypedDict, total=False):
     over_time: float | None
     """Seconds of an interval: also say how many replicas of the best an ideal autoscaler runs in each"""
     startup: float | None
-    """Seconds from the start of a replica until it takes requests, over time [default: 0]"""
+    """Seconds from the start of a replica until it takes requests, over time [default: as capacity says]"""
     confidence: float | None
     """Lowest chance with which the best plan meets the SLO, given the bands of forecasts; 0 accepts what meets it as
     forecast [default: 0.8]"""
@@ -856,6 +858,12 @@ class PlanFlags(TypedDict, total=False):
     """Objective to minimise: cost_per_hour, cost_per_million_tokens, accelerators or energy [default: cost_per_hour]"""
     price: Word | None
     """Dollars per accelerator per hour, by catalog id, as in { h100-sxm = 2.1 } [default: the catalog's]"""
+    against_api: Word | None
+    """Prices of an API in dollars per million tokens, prompts and outputs, which the best is compared with: 0.28,0.42,
+    or with cached prompts 0.28,0.42,0.028"""
+    usd_per_kwh: float | None
+    """Dollars per kWh: accelerators are owned and cost the electricity of their board power, unless search.prices has a
+    price"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
@@ -874,6 +882,11 @@ class PlanFlags(TypedDict, total=False):
     command or --from-manifest on hardware.accelerator; it calibrates the plan"""
     launch_dir: Word | None
     """Write commands, manifests, the spec and the line of roofcast bench for the best into this folder"""
+    batch: Word | None
+    """An offline job: this many requests, as 500k or 2M (a million), to end within --within; no latency is bounded
+    unless a bound is given"""
+    within: Word | None
+    """The time that --batch has, as in 12h"""
     html: Word | None
     """Write the answer as one self-contained HTML file"""
 

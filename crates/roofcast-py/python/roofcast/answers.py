@@ -128,6 +128,36 @@ class AddedTimes(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class AgainstApi(Part):
+    """The best deployment against an API's prices."""
+
+    input: float
+    """The API's dollars per million prompt tokens."""
+
+    output: float
+    """The API's dollars per million output tokens."""
+
+    cached: float | None
+    """The API's dollars per million prompt tokens that it has in its cache; ``None`` if they cost the price of
+    others."""
+
+    api_dollars_per_request: float
+    """The API's dollars per request of the load, on average."""
+
+    requests_per_s: float
+    """Requests per second of the load."""
+
+    beats: bool
+    """True if the deployment costs less than the API under the load."""
+
+    from_requests_per_s: float
+    """Requests per second at which the two cost as much; above, the deployment costs less."""
+
+    reached: bool | None
+    """True if the deployment meets the SLO at that rate; ``None`` if nobody tried so high a rate."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class AllReduce(Part):
     """Times of one all-reduce by one algorithm."""
 
@@ -156,6 +186,20 @@ class Alternative(Part):
 
     prefill_ms: float
     """Time of a prompt."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class AtSpeed(Part):
+    """The cheapest replica whose users have a speed."""
+
+    tok_s: float
+    """Least output tokens per second of one user."""
+
+    curve: str
+    """Name of the point's curve."""
+
+    point: CurvePoint
+    """The replica with the most users that keep the speed."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -478,6 +522,9 @@ class Choice(Part):
 
     cost_per_million_tokens: float | None
     """Dollars per million output tokens, at the offered load."""
+
+    cost_per_request: float | None
+    """Dollars per request, at the offered load; ``None`` if the catalog has no price."""
 
     joules_per_token: float | None
     """Joules per output token, at the offered load and the simulation's mean power; ``None`` if the catalog has no
@@ -1380,6 +1427,17 @@ class IntensityPoint(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class Job(Part):
+    """An offline job."""
+
+    requests: int
+    """Number of requests."""
+
+    within_s: float
+    """Seconds until the deadline."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class KvCache(Part):
     """Comparison of keeping the KV cache with recomputing it."""
 
@@ -1512,6 +1570,9 @@ class LimitsPoint(Part):
 
     mbu: float
     """Fraction of peak bandwidth at the limit."""
+
+    tokens: int
+    """Tokens of a sequence of the step."""
 
     fits: bool
     """True if memory holds the KV cache of the step's sequences."""
@@ -2520,6 +2581,40 @@ class Start(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class StartPart(Part):
+    """One part of a start."""
+
+    part: str
+    """Name of the part."""
+
+    seconds: float
+    """Seconds of the part."""
+
+    source: str
+    """Address of the log from which the seconds are; empty for bytes over a rate."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class Startup(Part):
+    """Time of a start."""
+
+    seconds: float
+    """Seconds in all."""
+
+    bytes: int
+    """Bytes of weights that one node reads."""
+
+    bytes_per_s: float
+    """Bytes per second at which they are read."""
+
+    first_s: float
+    """Seconds in addition on the first start, whose kernels are not compiled yet."""
+
+    parts: list[StartPart]
+    """The parts of ``seconds``."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class StorageUse(Part):
     """Use of the storage below the host tier, over all replicas."""
 
@@ -3064,6 +3159,9 @@ class Capacity(Document):
     ranks: list[Rank]
     """Memory of the busiest accelerator of each pipeline stage."""
 
+    startup: Startup
+    """Time of a replica's start, with weights from a network volume."""
+
     host_kv_tokens: int | None = None
     """KV-cache tokens that fit in the host tier, in addition to ``kv_tokens``; absent without a host tier."""
 
@@ -3430,6 +3528,9 @@ class Plan(Document):
     feasible: int
     """Number of simulated deployments that met the SLO."""
 
+    missed: int
+    """Number of simulated deployments that missed the SLO."""
+
     requests: int
     """Number of requests in a simulation."""
 
@@ -3522,8 +3623,14 @@ class Plan(Document):
     over_time: OverTime | None = None
     """Replicas of the best deployment over time, if ``search.interval_s`` asks for them."""
 
+    against_api: AgainstApi | None = None
+    """The best deployment against an API's prices, if ``search.against_api`` asks for it."""
+
     current: Current | None = None
     """The deployment that runs now, if a measured run was given."""
+
+    job: Job | None = None
+    """The offline job whose rate is the load, if one was given."""
 
     removed: list[str] | None = None
     """Names of files of an earlier plan in the folder of ``--launch-dir`` that were removed, because this plan does
@@ -3548,6 +3655,9 @@ class Curves(Document):
 
     curves: list[Curve]
     """The curves, in the order of the search."""
+
+    at_speed: list[AtSpeed]
+    """The cheapest replica for each minimum speed of a user, found by bisection over users."""
 
     left_out: list[str]
     """Accelerators without a curve, each with the reason."""

@@ -12,6 +12,7 @@ use crate::input::scenario::Source;
 use crate::show::column::Columns;
 use crate::show::number::grouped;
 use crate::show::{self, table};
+use crate::verbs::limits::sweep::said;
 use anyhow::{Context, Result};
 use roofcast::capacity::{Capacity, CapacityQuestion, capacity};
 use roofcast::memory;
@@ -35,6 +36,9 @@ pub(crate) struct Answer<'a> {
     sweep: Vec<&'a str>,
     /// Capacity at each combination of values.
     points: &'a [Point<'a>],
+    /// Values at which there is no such deployment, each with the reason.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<String>,
 }
 
 /// The capacity at one combination of values.
@@ -56,9 +60,23 @@ struct Point<'a> {
 
 pub(super) fn run(args: &CapacityArgs, source: &Source) -> Result<ExitCode> {
     let dimensions = dimensions_of(args)?;
-    let combinations = product(&dimensions);
-    let deployments = combinations.iter().map(|values| asked(args, source, &dimensions, values));
-    let questions = deployments.collect::<Result<Vec<(Deployment, CapacityQuestion)>>>()?;
+    let mut combinations = Vec::new();
+    let mut questions: Vec<(Deployment, CapacityQuestion)> = Vec::new();
+    let mut illegal = Vec::new();
+    for values in product(&dimensions) {
+        match asked(args, source, &dimensions, &values) {
+            Ok(question) => {
+                questions.push(question);
+                combinations.push(values);
+            }
+            Err(error) if dimensions::is_illegal(&dimensions, &error) => illegal.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    if questions.is_empty() && !illegal.is_empty() {
+        return Err(illegal.remove(0));
+    }
+    let skipped: Vec<String> = illegal.iter().map(|error| format!("{error:#}")).collect();
     let points = combinations.iter().zip(&questions).map(|(values, (deployment, question))| Point {
         values,
         about: About::of(deployment),
@@ -69,10 +87,13 @@ pub(super) fn run(args: &CapacityArgs, source: &Source) -> Result<ExitCode> {
     let points: Vec<Point> = points.collect();
     if args.output.json {
         let sweep = dimensions.iter().map(|d| d.path.as_str()).collect();
-        show::json(SCHEMA, &Answer { sweep, points: &points })?;
+        show::json(SCHEMA, &Answer { sweep, points: &points, skipped })?;
     } else {
         let abouts: Vec<About> = questions.iter().map(|(deployment, _)| About::of(deployment)).collect();
         print(args, &dimensions, &points, &common_title(&abouts))?;
+        if !args.output.csv {
+            show::text(&said(&skipped))?;
+        }
     }
     let any = points.iter().any(|point| point.capacity.max_batch >= point.batch);
     Ok(if any { ExitCode::SUCCESS } else { exit::infeasible() })

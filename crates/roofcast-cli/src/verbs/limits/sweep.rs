@@ -15,6 +15,7 @@ use crate::exit;
 use crate::input::dimensions::{self, Dimension, product, word};
 use crate::input::scenario::Source;
 use crate::show::column::{Columns, Tabled};
+use crate::show::number::{counted, grouped};
 use crate::show::picture::{Picture, pictures};
 use crate::show::progress::Progress;
 use crate::show::target::Target;
@@ -22,6 +23,7 @@ use crate::show::{self, Document, table};
 use anyhow::{Context, Result};
 use columns::{COLUMNS, compared};
 use point::{Asked, Machine, Point};
+use roofcast::deployment::support;
 use roofcast::limits::alternatives::{Comparison, settings};
 use roofcast::report;
 use roofcast::spec::settings::Setting;
@@ -116,7 +118,7 @@ pub(super) fn run(args: &LimitsArgs, source: &Source, picture: Option<&Target>) 
         }
         space.print(args.output.csv, points)?;
         if !args.output.csv {
-            show::text(&said(&swept.skipped()))?;
+            show::text(&(said(&swept.skipped()) + &swept.beyond()))?;
         }
     }
     Ok(if swept.interrupted() { exit::invalid() } else { ExitCode::SUCCESS })
@@ -154,6 +156,22 @@ impl Swept {
         let skipped_degrees = values
             .map(|value| format!("tp = {value}: no divisor of the model's heads and of the accelerators"));
         self.space.skipped.iter().cloned().chain(skipped_degrees).collect()
+    }
+
+    /// Lines on points that no deployment of the sweep serves: longer than the model allows, or than memory holds.
+    fn beyond(&self) -> String {
+        let longest =
+            self.space.machines.iter().filter_map(|m| m.forecaster.deployment.model.max_context).min();
+        let long = longest.filter(|most| self.points.iter().any(|point| point.tokens > *most));
+        let model = long.map(|most| {
+            table::line(&format!("beyond the model's length of {} tokens: rows of more", grouped(most)))
+        });
+        let crowded = self.points.iter().filter(|point| !point.fits).count();
+        let memory = (crowded > 0).then(|| {
+            let rows = counted(crowded as u64, "row");
+            table::line(&format!("{rows} beyond memory: the KV cache of the step does not fit, and times are those of a machine with more"))
+        });
+        [model, memory].into_iter().flatten().collect()
     }
 
     fn interrupted(&self) -> bool {
@@ -220,6 +238,9 @@ impl Space {
                 Err(error) if dimensions::is_illegal(&of_spec, &error) => illegal.push(error),
                 Err(error) => return Err(error),
             }
+        }
+        for machine in machines.iter().filter(|_| step != Step::Prefill) {
+            support::check_generates("arguments", &machine.forecaster.deployment.model)?;
         }
         let interrupted = machines.len() + illegal.len() < all;
         if machines.is_empty() && !illegal.is_empty() {

@@ -15,7 +15,7 @@ use crate::show::{self, Document, table};
 use crate::verbs::question::{lengths, slo};
 use anyhow::Result;
 use roofcast::Model;
-use roofcast::plan::{Curve, CurvePoint, Curves};
+use roofcast::plan::{AtSpeed, Curve, CurvePoint, Curves};
 use roofcast::report::curves::{figure, svg};
 use roofcast::spec::CostKind;
 use serde::Serialize;
@@ -57,9 +57,6 @@ const CSV: [&str; 31] = [
     "best",
     "interrupted",
 ];
-
-/// Output tokens per second of one user for which the lowest cost per token is printed.
-const SPEEDS: [f64; 6] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
 
 /// Curves of output tokens per second per accelerator against output tokens per second of one user.
 #[derive(Serialize)]
@@ -191,7 +188,7 @@ fn people(answer: &Answer) -> String {
             "80 % interval",
             "tok/s/GPU",
             "80 % interval",
-            "$/M tokens",
+            "$/M output",
             "SLO",
         ];
         text += &table::table(&header, &rows, 1);
@@ -212,9 +209,9 @@ fn people(answer: &Answer) -> String {
 }
 
 /// A curve's replica in words, as in `h100-sxm, tp 2`.
-fn replica(curve: &Curve, p: &CurvePoint) -> String {
+fn replica(curve: &str, p: &CurvePoint) -> String {
     let cut = p.cut.to_string();
-    if curve.name.ends_with(&cut) { curve.name.clone() } else { format!("{}, {cut}", curve.name) }
+    if curve.ends_with(&cut) { curve.to_owned() } else { format!("{curve}, {cut}") }
 }
 
 /// Table of the highest load within the SLO on each curve, by cost per token, the lowest first.
@@ -228,7 +225,7 @@ fn best(found: &Curves) -> String {
         };
     }
     let row = |(curve, p): &(&Curve, &CurvePoint)| {
-        let mut row = vec![replica(curve, p), grouped(p.users)];
+        let mut row = vec![replica(&curve.name, p), grouped(p.users)];
         row.extend([p.interactivity_tok_s, p.output_tok_s_per_accelerator].map(significant));
         row.push(dollars(p.cost_per_million_tokens));
         row.push(p.joules_per_token.map_or_else(|| "–".to_owned(), significant));
@@ -236,27 +233,24 @@ fn best(found: &Curves) -> String {
         row
     };
     let header =
-        ["replica", "users", "tok/s/user", "tok/s/GPU", "$/M tokens", "J/token", "TTFT p99", "TPOT p99"];
+        ["replica", "users", "tok/s/user", "tok/s/GPU", "$/M output", "J/token", "TTFT p99", "TPOT p99"];
     let rows: Vec<_> = all.iter().map(row).collect();
     format!("highest load of a replica within the SLO, cheapest first\n\n{}", table::table(&header, &rows, 1))
 }
 
-/// Table of the lowest cost per token on any curve, for users of several speeds.
+/// Table of the cheapest replica for users of several speeds.
 fn read_off(found: &Curves) -> String {
-    let front = found.cost_front();
-    // The front is sorted by speed, and a slower point is cheaper, so the first point that is fast enough is the
-    // cheapest.
-    let row = |least: f64| -> Option<Vec<String>> {
-        let (curve, p) = front.iter().rfind(|(_, p)| p.interactivity_tok_s >= least)?;
-        let mut row = vec![format!("{least:.0}"), replica(curve, p), grouped(p.users)];
-        row.extend([dollars(p.cost_per_million_tokens), significant(p.tpot_ms)]);
-        Some(row)
+    let row = |at: &AtSpeed| {
+        let mut row =
+            vec![format!("{:.0}", at.tok_s), replica(&at.curve, &at.point), grouped(at.point.users)];
+        row.extend([dollars(at.point.cost_per_million_tokens), significant(at.point.tpot_ms)]);
+        row
     };
-    let rows: Vec<_> = SPEEDS.into_iter().filter_map(row).collect();
+    let rows: Vec<_> = found.at_speed.iter().map(row).collect();
     if rows.is_empty() {
         return String::new();
     }
-    let header = ["tok/s/user", "replica", "users", "$/M tokens", "TPOT"];
+    let header = ["tok/s/user", "replica", "users", "$/M output", "TPOT"];
     format!("cheapest replica for each minimum speed of a user\n\n{}", table::table(&header, &rows, 1))
 }
 
@@ -269,7 +263,7 @@ fn rows(curve: &Curve) -> Vec<Vec<String>> {
     };
     let row = |p: &CurvePoint| {
         vec![
-            replica(curve, p),
+            replica(&curve.name, p),
             grouped(p.users),
             significant(p.interactivity_tok_s),
             range(p.interactivity_range()),

@@ -45,17 +45,28 @@ pub(super) fn people(found: &Plan) -> String {
 pub(super) fn rows(rows: &[Row]) -> String {
     let mut lines: BTreeMap<&str, String> = BTreeMap::new();
     for row in rows {
-        let (metric, span) = row.bands.tpot_ms.map_or(("TTFT", row.bands.ttft_ms), |span| ("TPOT", span));
-        let [low, high] = span.factors;
-        let sure = format!("measured {metric} was x{low:.2} to x{high:.2} of the forecast in 8 of 10 cases");
-        let basis = || basis(row).unwrap_or_else(|| row.bands.rests_on.clone());
-        lines.entry(&row.name).or_insert_with(|| format!("{}: {sure}", basis()));
+        lines.entry(&row.name).or_insert_with(|| told(row));
     }
     if lines.is_empty() {
         return String::new();
     }
     let pairs: Vec<(&str, String)> = lines.into_iter().collect();
     format!("data behind the forecasts\n\n{}{}", table::pairs(&pairs), versions(rows))
+}
+
+/// The evidence of a row in words.
+fn told(row: &Row) -> String {
+    let (metric, span) = row.bands.tpot_ms.map_or(("TTFT", row.bands.ttft_ms), |span| ("TPOT", span));
+    let [low, high] = span.factors;
+    let basis = basis(row).unwrap_or_else(|| row.bands.rests_on.clone());
+    format!("{basis}: measured {metric} was x{low:.2} to x{high:.2} of the forecast in 8 of 10 cases")
+}
+
+/// The kernels or the datasheet behind the forecast of `best`, with how far measurements were from such forecasts.
+pub(super) fn basis_of(best: &Choice) -> Option<String> {
+    let kernels = best.kernels.clone().filter(|_| best.prefill.is_none() && best.beside.is_none());
+    let row = Row { name: String::new(), bands: best.bands.clone()?, kernels, evidence: best.evidence };
+    Some(told(&row))
 }
 
 /// The 80 % interval of every bounded latency, from the simulations that give the chance, or of the means if there is

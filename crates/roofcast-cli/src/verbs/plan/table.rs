@@ -179,7 +179,7 @@ pub(super) fn choices<'a>(list: impl IntoIterator<Item = &'a Choice>, columns: C
     }
     if wide {
         header.extend(["running", "TTFT", "TPOT", "limit TPOT", "evidence", "tok/s/GPU"]);
-        header.extend(["requests/s", "$/M tokens"]);
+        header.extend(["requests/s", "$/M output"]);
     }
     header.push("$/h");
     let row = |c: &Choice| {
@@ -218,7 +218,7 @@ pub(super) fn distinct(list: &[Choice]) -> Vec<&Choice> {
 
 /// Table of throughput per accelerator against tokens per second of one user.
 pub(super) fn throughput(list: &[Choice]) -> String {
-    let header = ["count", "accelerator", "as", "formats", "tok/s/GPU", "tok/s/user", "$/M tokens"];
+    let header = ["count", "accelerator", "as", "formats", "tok/s/GPU", "tok/s/user", "$/M output"];
     let row = |c: &Choice| {
         let mut row = vec![c.count.to_string(), chips(c), pools(c)];
         row.push(format!("{} / {}", c.weights, c.kv));

@@ -1,26 +1,23 @@
-//! The text of a plan for people.
+//! The whole text of a plan for people: every section and table.
 
-use super::table::{Columns, chance, choices, distinct, latency, near, pools, throughput, word};
-use super::{Answer, commands, over_time, rests};
+use super::table::{Columns, chance, choices, distinct, near, throughput};
+use super::{Answer, best, commands, over_time, rests};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::assumed;
 use crate::verbs::question::{defaults, load, slo, users};
 use anyhow::Result;
-use roofcast::capacity::{CapacityQuestion, capacity};
-use roofcast::cost::Utilization;
-use roofcast::deployment::DeploymentOptions;
-use roofcast::limits::{LimitsQuestion, limits};
 use roofcast::measurement::Metrics;
-use roofcast::plan::{Alternative, Choice, Current, Cut, FlopsPerDollar, Plan, Quality, WhatIf, judged_load};
+use roofcast::plan::{Alternative, Choice, Current, FlopsPerDollar, Plan, Quality, WhatIf, judged_load};
 use roofcast::spec::{CostKind, Metric, Objective};
 use roofcast::workload::Workload;
-use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
+use roofcast::{Catalog, Model, Spec};
 use std::sync::Arc;
 
 /// Most rows of the ranked table without `--wide`.
 const ROWS: usize = 10;
 
+/// Every section of the answer.
 pub(super) fn people(
     spec: &Spec,
     model: &Arc<Model>,
@@ -28,36 +25,14 @@ pub(super) fn people(
     (answer, wide): (&Answer, bool),
 ) -> Result<String> {
     let plan = answer.plan;
-    let slower = answer.current.map_or(1.0, |current| current.slower);
-    let mut text = spec
-        .workload
-        .as_ref()
-        .map_or_else(String::new, |w| question(spec, model, w, (slower, answer.defaults)));
-    if !plan.assumptions.is_empty() {
-        text += &(assumed(&plan.assumptions) + "\n");
-    }
-    text += &rests::unpriced(plan, &spec.search.clone().unwrap_or_default());
-    if plan.interrupted {
-        text += &partial(plan, plan.minimise);
-    }
-    if let Some(now) = answer.current {
-        text += &current(now, plan);
-    }
+    let mut text = begin(spec, model, answer);
     let search = spec.search.clone().unwrap_or_default();
     let routers = plan.ranked.iter().any(|c| c.router != plan.ranked[0].router);
     let columns = Columns { wide, engines: search.engines.len() > 1, routers, tokens: wide };
     if let Some(best) = &plan.best {
-        if !plan.confident {
-            let share = percent(plan.confidence);
-            text += &table::line(&format!(
-                "LOW CONFIDENCE: no deployment of this search is {share} likely to meet the SLO; the most likely one follows. \
-                 Try more accelerators, wider bounds or a lower --confidence"
-            ));
-            text += "\n";
-        }
-        text += &best_in_detail(spec, model, catalog, (best, &plan.ranked, slower))?;
+        text += &best::in_detail(spec, model, catalog, (best, answer))?;
     }
-    text += &(counts(plan) + &rests::not_searched(plan, answer.chose));
+    text += &(table::line(&counts(plan)) + "\n" + &rests::not_searched(plan, answer.chose));
     for reason in &plan.not_apart {
         text += &table::line(&format!("not searched: {reason}"));
         text += "\n";
@@ -85,7 +60,38 @@ pub(super) fn people(
         text += &arithmetic(plan);
     }
     text += &quality(plan);
-    text += &commands::launch(&plan.launch);
+    Ok(text + &end(answer))
+}
+
+/// The question, and everything that bounds the answer: assumptions, missing prices, an early end, low confidence, and
+/// the deployment that runs now.
+pub(super) fn begin(spec: &Spec, model: &Model, answer: &Answer) -> String {
+    let found = answer.plan;
+    let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w, answer));
+    if !found.assumptions.is_empty() {
+        text += &(assumed(&found.assumptions) + "\n");
+    }
+    text += &rests::unpriced(found, &spec.search.clone().unwrap_or_default());
+    if found.interrupted {
+        text += &partial(found, found.minimise);
+    }
+    if let Some(now) = answer.current {
+        text += &current(now, found);
+    }
+    if found.best.is_some() && !found.confident {
+        let share = percent(found.confidence);
+        text += &table::line(&format!(
+            "LOW CONFIDENCE: no deployment of this search is {share} likely to meet the SLO; the most likely one follows. \
+             Try more accelerators, wider bounds or a lower --confidence"
+        ));
+        text += "\n";
+    }
+    text
+}
+
+/// The commands that start and measure the best deployment.
+pub(super) fn end(answer: &Answer) -> String {
+    let mut text = commands::launch(&answer.plan.launch);
     if !answer.removed.is_empty() {
         let names = answer.removed.join(", ");
         text += &table::line(&format!("removed from --launch-dir (files of an earlier plan): {names}"));
@@ -94,7 +100,7 @@ pub(super) fn people(
     if let Some(line) = &answer.bench {
         text += &format!("measure it (best.toml is the spec that --launch-dir writes)\n\n  {line}\n\n");
     }
-    Ok(text)
+    text
 }
 
 /// Table of deployments that meet the SLO: first with the required probability, then cheaper ones with a lower
@@ -128,7 +134,7 @@ fn ranked(found: &Plan, columns: Columns) -> String {
 fn partial(found: &Plan, minimise: Objective) -> String {
     let bound = |value: f64| match minimise {
         Objective::CostPerHour => format!("at less than ${}/h", dollars(Some(value))),
-        Objective::CostPerMillionTokens => format!("at less than ${}/M tokens", dollars(Some(value))),
+        Objective::CostPerMillionTokens => format!("at less than ${}/M output tokens", dollars(Some(value))),
         Objective::Accelerators => format!("of fewer than {} accelerators", significant(value)),
         Objective::Energy => format!("of less than {} J per token", significant(value)),
     };
@@ -148,7 +154,7 @@ fn partial(found: &Plan, minimise: Objective) -> String {
 }
 
 /// The result if no deployment met the SLO, or none before the search was stopped.
-fn none(found: &Plan) -> String {
+pub(super) fn none(found: &Plan) -> String {
     let verdict = match (found.is_open(), found.simulated) {
         (false, 0) if !found.unpriced.is_empty() && found.minimise != Objective::Accelerators => {
             "no deployment with a price meets the SLO; the nearest ones"
@@ -215,9 +221,10 @@ fn quality(found: &Plan) -> String {
     format!("quality of formats, by published measurements\n\n{}", table::pairs(&rows))
 }
 
-fn counts(found: &Plan) -> String {
+/// Numbers of deployments by the stage that judged them.
+pub(super) fn counts(found: &Plan) -> String {
     let p = found.pruned;
-    let text = format!(
+    format!(
         "{} deployments considered: {} do not fit, {} miss the SLO at the limit, {} in steady state; {} of {} \
          requests; {} more expensive ones skipped",
         grouped(found.considered),
@@ -227,11 +234,11 @@ fn counts(found: &Plan) -> String {
         counted(found.simulated, "simulation"),
         grouped(found.requests),
         grouped(found.dearer),
-    );
-    table::line(&text) + "\n"
+    )
 }
 
-fn question(spec: &Spec, model: &Model, workload: &Workload, (slower, not_given): (f64, &[&str])) -> String {
+fn question(spec: &Spec, model: &Model, workload: &Workload, answer: &Answer) -> String {
+    let slower = answer.current.map_or(1.0, |current| current.slower);
     let price = match spec.engine.cost {
         CostKind::Limit => "hardware limits, which no engine exceeds".to_owned(),
         CostKind::Forecast if slower != 1.0 => {
@@ -246,154 +253,10 @@ fn question(spec: &Spec, model: &Model, workload: &Workload, (slower, not_given)
     let open = spec.slo.is_bounded() && waits(Metric::Ttft) && waits(Metric::E2el);
     let open = if open { "; TTFT has no bound, prompts may wait" } else { "" };
     pairs.push(("SLO", slo(&spec.slo) + open));
-    pairs.extend(defaults(not_given));
+    pairs.extend(answer.job.map(|job| ("job", job.question())));
+    pairs.extend(defaults(answer.defaults));
     pairs.push(("step times", price));
     table::pairs(&pairs)
-}
-
-/// Resolves a replica of a choice again, on this accelerator with this parallelism.
-fn replica_of(
-    spec: &Spec,
-    model: &Arc<Model>,
-    catalog: &Catalog,
-    (choice, accelerator, cut): (&Choice, &str, Cut),
-) -> Result<Deployment> {
-    let mut options = DeploymentOptions::of(spec);
-    // Only searched keys are set, because the names of a checkpoint's own formats do not describe the formats
-    // completely.
-    let search = spec.search.clone().unwrap_or_default();
-    if !search.weights.is_empty() {
-        options.precision.weights = Some(choice.weights.clone());
-    }
-    if !search.kv.is_empty() {
-        options.precision.kv = Some(choice.kv.clone());
-    }
-    options.parallelism = roofcast::parallelism::RequestedParallelism {
-        tp: Some(cut.tp),
-        pp: Some(cut.pp),
-        ep: Some(cut.ep),
-        attention_dp: Some(cut.attention_dp),
-        ..Default::default()
-    };
-    let chip = catalog.accelerator(accelerator)?;
-    let (options, chip) = options.counted(spec.hardware.convention, chip);
-    Ok(Deployment::resolve(Arc::clone(model), Arc::new(chip), &options)?)
-}
-
-/// Limits and capacity of a replica of the best choice, whose steps take `slower` times the forecast.
-fn best_in_detail(
-    spec: &Spec,
-    model: &Arc<Model>,
-    catalog: &Catalog,
-    (best, ranked, slower): (&Choice, &[Choice], f64),
-) -> Result<String> {
-    let Some(workload) = spec.workload.clone() else { return Ok(String::new()) };
-    let mut spec = spec.clone();
-    if spec.engine.name() != best.engine {
-        spec.engine.name = Some(best.engine.clone());
-        spec.engine.version = None;
-    }
-    let Choice { tp, pp, ep, attention_dp, .. } = *best;
-    let cut = Cut { tp, pp, ep, attention_dp };
-    let replica = replica_of(&spec, model, catalog, (best, &best.accelerator, cut))?;
-    let input = workload.input_mean() as u64;
-    let output = workload.output_mean() as u64;
-    let context = input + output;
-    let full = CapacityQuestion { context, batch: 1, oversubscription_percent: 100, users: None };
-    let room = capacity(&replica, &full);
-    let question = LimitsQuestion {
-        batch: best.batch.round().max(1.0) as u64,
-        context: input + output / 2,
-        prefill: input.max(1),
-        utilization: Utilization::FULL,
-    };
-    let limit = limits(&Forecaster::embedded(replica)?.slowed(slower), &question);
-    // In a disaggregated deployment, prompts are computed by prefill replicas.
-    let prefill = match &best.prefill {
-        None => limit.prefill.clone(),
-        Some(pool) => {
-            let replica = replica_of(&spec, model, catalog, (best, &pool.accelerator, pool.cut))?;
-            limits(&Forecaster::embedded(replica)?.slowed(slower), &question).prefill
-        }
-    };
-    let step = |c: &roofcast::cost::Cost| {
-        let [limit, forecast] = [c.limit_with_communication.ms(), c.forecast.ms()].map(significant);
-        format!("{limit} ms limit ({}-bound), {forecast} ms forecast", word(c.bound))
-    };
-    let kind = best.beside.as_ref().map_or_else(String::new, |_| format!(" on {}", best.accelerator));
-    let mut pairs = vec![
-        (
-            "best",
-            format!(
-                "{} as {}, {} weights, {} KV: ${}/h, ${}/M tokens",
-                best.hardware(),
-                pools(best),
-                best.weights,
-                best.kv,
-                dollars(best.cost_per_hour),
-                dollars(best.cost_per_million_tokens)
-            ),
-        ),
-        ("proof", proof(best)),
-        ("decode step", format!("{} requests{kind}: {}", question.batch, step(&limit.decode))),
-        ("prefill", format!("{} tokens{kind}: {}", grouped(question.prefill), step(&prefill))),
-        (
-            "capacity",
-            format!(
-                "{} KV tokens a replica{kind}, {} requests at full length",
-                grouped(room.kv_tokens),
-                grouped(room.max_batch)
-            ),
-        ),
-        ("headroom", headroom(best)),
-        ("bottleneck", bottleneck(best.bound).to_owned()),
-        ("prefill:decode", format!("{} if disaggregated (replicas)", significant(best.prefill_per_decode))),
-    ];
-    pairs.extend(rests::interval(best));
-    for (index, line) in rests::caveats(best, ranked, [&limit.decode, &prefill]).into_iter().enumerate() {
-        pairs.insert(1 + index, line);
-    }
-    Ok(table::pairs(&pairs))
-}
-
-fn proof(best: &Choice) -> String {
-    let gaps = best.bounds.iter().any(|bound| bound.metric == Metric::Itl.name());
-    let times = Metric::OF_A_REQUEST.into_iter().chain(gaps.then_some(Metric::Itl)).map(|metric| {
-        let (percentile, ms) = latency(best, metric);
-        let bound = best.bounds.iter().find(|bound| bound.metric == metric.name());
-        let seeds = bound.and_then(|bound| bound.over_seeds).map_or_else(String::new, |span| {
-            let [least, most] = span.map(significant);
-            format!(" ({least} to {most} over seeds)")
-        });
-        format!("{} {percentile} {} ms{seeds}", metric.name(), significant(ms))
-    });
-    let likely = best.chance.map_or_else(String::new, |c| format!("; {} likely to meet the SLO", chance(c)));
-    let times = times.collect::<Vec<_>>().join(", ");
-    format!("simulated: {times}; {}-bound{likely}", best.bound)
-}
-
-/// The resource that most of the busy time waits for.
-fn bottleneck(bound: &str) -> &'static str {
-    match bound {
-        "compute" => "compute: most of the busy time is arithmetic",
-        "communication" => "links: most of the busy time is communication",
-        "host" => "host: most of the busy time is launches and scheduling; larger batches help",
-        _ => "memory bandwidth: most of the busy time is reading weights and KV cache",
-    }
-}
-
-fn headroom(best: &Choice) -> String {
-    let bound = best.headroom.map(|h| match h.percentile {
-        Some(percentile) => format!("{} {percentile} {} below its bound", h.metric, percent(h.share)),
-        None => format!("{} {} above its minimum", h.metric, percent(h.share)),
-    });
-    let rate = best.max_requests_per_s.map(|rate| {
-        let load =
-            best.utilization.map_or_else(String::new, |u| format!(" (the load is {} of that)", percent(u)));
-        format!("meets the SLO up to {} requests/s{load}", significant(rate))
-    });
-    let parts: Vec<String> = bound.into_iter().chain(rate).collect();
-    if parts.is_empty() { "no bound".to_owned() } else { parts.join("; ") }
 }
 
 /// Effects of changes on the best deployment; empty without a best one.
@@ -414,7 +277,8 @@ fn what_if(w: &WhatIf, confidence: f64) -> String {
     format!("{verdict}: {}{likely}{replicas}", w.because)
 }
 
-fn left_out(found: &Plan) -> String {
+/// Reasons for skipped deployments, and the smallest replicas that hold the model.
+pub(super) fn left_out(found: &Plan) -> String {
     let is_shown = |reason: &str| found.best.is_none() || reason.contains("price");
     let shown_reasons = found.left_out.iter().filter(|l| is_shown(&l.reason)).take(12);
     let rows: Vec<_> = shown_reasons.map(|l| vec![l.reason.clone(), grouped(l.count)]).collect();

@@ -12,6 +12,7 @@ use crate::show::table;
 use crate::verbs::{About, question};
 use crate::{exit, show};
 use anyhow::{Context, Result};
+use roofcast::memory::Memory;
 use roofcast::plan::{Bounded, Range, against, judged_load, missed, step_band};
 use roofcast::simulate::{ClassResults, RunOptions, Simulation, simulate_while};
 use roofcast::spec::keys::{self, ValueType};
@@ -25,6 +26,9 @@ use toml::Value;
 
 /// Name and version of the answer's schema.
 const SCHEMA: &str = "roofcast/simulate-find/1";
+
+/// Name of the number of users as a multiple of the requests that memory holds, which is no key of a spec.
+const OVERSUBSCRIPTION: &str = "oversubscription";
 
 /// The key that is searched, and its range.
 #[derive(Debug, Clone, PartialEq)]
@@ -210,9 +214,15 @@ impl Search {
             Error::field("arguments", "--find", format!("{text:?}"), accepted)
         };
         let (name, range) = text.split_once('=').ok_or_else(wrong)?;
-        let path = settings::path(name.trim()).ok_or_else(wrong)?;
-        let key = keys::at(&path).ok_or_else(wrong)?;
-        let whole = match key.kind {
+        let (path, kind) = match name.trim() {
+            OVERSUBSCRIPTION => (OVERSUBSCRIPTION.to_owned(), ValueType::Real),
+            name => {
+                let path = settings::path(name).ok_or_else(wrong)?;
+                let kind = keys::at(&path).ok_or_else(wrong)?.kind;
+                (path, kind)
+            }
+        };
+        let whole = match kind {
             ValueType::Whole => true,
             ValueType::Real => false,
             _ => return Err(wrong().into()),
@@ -225,6 +235,20 @@ impl Search {
             return Err(wrong().into());
         }
         Ok(Search { path, name: name.trim().to_owned(), range: Range { low, high, whole } })
+    }
+
+    /// The key with `value`; an over-subscription is the number of users, as a multiple of the requests of mean full length
+    /// that memory holds.
+    fn setting(&self, source: &Source, value: f64) -> Result<Setting> {
+        if self.path != OVERSUBSCRIPTION {
+            return Ok(Setting::new(&self.path, self.value(value)));
+        }
+        let scenario = source.scenario(&[])?;
+        let deployment = scenario.deployment()?;
+        let tokens = scenario.spec.workload.as_ref().map_or(1.0, |w| w.input_mean() + w.output_mean());
+        let held = Memory::of(&deployment).sequences(tokens as u64) * deployment.parallelism.replicas;
+        let users = (value * held as f64).round().max(1.0);
+        Ok(Setting::new("workload.arrivals.concurrency", Value::from(users as i64)))
     }
 
     fn value(&self, value: f64) -> Value {
@@ -283,7 +307,7 @@ impl Search {
         progress: &Progress,
     ) -> Result<Run> {
         let resolved = || -> Result<Run> {
-            let scenario = source.scenario(&[Setting::new(&self.path, self.value(value))])?;
+            let scenario = source.scenario(&[self.setting(source, value)?])?;
             let forecaster = Forecaster::serving(scenario.deployment()?)?.slowed(slower);
             let mut spec = scenario.spec.clone();
             spec.workload = Some(judged_load(&spec, &scenario.place)?);
@@ -300,6 +324,10 @@ impl Search {
         match self.path.as_str() {
             "workload.arrivals.rate" => "The highest rate that keeps the SLO".to_owned(),
             "workload.arrivals.concurrency" => "The most users that keep the SLO".to_owned(),
+            OVERSUBSCRIPTION => {
+                "The highest over-subscription (users over the requests of mean length that memory holds) that keeps the SLO"
+                    .to_owned()
+            }
             _ => format!("The largest {} that keeps the SLO", self.name),
         }
     }

@@ -17,8 +17,9 @@ use crate::show::progress::Progress;
 use crate::show::target::Target;
 use crate::show::{self, Document};
 use crate::verbs::limits::sweep::said;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use rayon::prelude::*;
+use roofcast::memory::Memory;
 use roofcast::report;
 use roofcast::simulate::{RunOptions, Simulation, simulate_while};
 use roofcast::spec::settings::Setting;
@@ -142,6 +143,12 @@ impl Space {
         if self.dimensions.iter().any(|d| d.path.starts_with("parallelism.")) {
             for values in std::mem::take(&mut self.points) {
                 match self.cell(&values) {
+                    Ok(cell) if Memory::of(&cell.forecaster.deployment).sequences(1) == 0 => {
+                        illegal.push(anyhow!(
+                            "with {}: the weights leave no memory for KV cache",
+                            self.named(&values)
+                        ));
+                    }
                     Err(error) if dimensions::is_illegal(&self.dimensions, &error) => illegal.push(error),
                     // Other errors are reported when the runs are computed.
                     _ => self.points.push(values),

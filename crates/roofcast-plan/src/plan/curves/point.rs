@@ -3,7 +3,6 @@
 //! Knows: the figures of each point, and the least expensive points over several curves. Knows nothing about
 //! simulations.
 
-use crate::plan::pareto::front;
 use crate::plan::space::Cut;
 use roofcast_cost::bands::Bands;
 use roofcast_cost::coefficients::Evidence;
@@ -16,6 +15,8 @@ use serde::Serialize;
 pub struct Curves {
     /// The curves, in the order of the search.
     pub curves: Vec<Curve>,
+    /// The cheapest replica for each minimum speed of a user, found by bisection over users.
+    pub at_speed: Vec<AtSpeed>,
     /// Accelerators without a curve, each with the reason.
     pub left_out: Vec<String>,
     /// Number of simulations.
@@ -43,17 +44,18 @@ impl Curves {
         });
         all
     }
+}
 
-    /// Pareto front over all curves in dollars per token and interactivity, in order of descending interactivity.
-    pub fn cost_front(&self) -> Vec<(&Curve, &CurvePoint)> {
-        let all = self.curves.iter().flat_map(|curve| curve.points.iter().map(move |point| (curve, point)));
-        let priced = all.filter_map(|(curve, point)| Some((curve, point, point.cost_per_million_tokens?)));
-        let mut cost_points = front(priced.collect(), |(_, point, usd): &(_, &CurvePoint, f64)| {
-            vec![*usd, -point.interactivity_tok_s]
-        });
-        cost_points.sort_by(|(_, a, _), (_, b, _)| b.interactivity_tok_s.total_cmp(&a.interactivity_tok_s));
-        cost_points.into_iter().map(|(curve, point, _)| (curve, point)).collect()
-    }
+/// The cheapest replica whose users have a speed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AtSpeed {
+    /// Least output tokens per second of one user.
+    pub tok_s: f64,
+    /// Name of the point's curve.
+    pub curve: String,
+    /// The replica with the most users that keep the speed.
+    pub point: CurvePoint,
 }
 
 /// One curve.

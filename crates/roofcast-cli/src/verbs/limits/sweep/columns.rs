@@ -23,7 +23,7 @@ pub(super) const COLUMNS: &[Column<Point>] = &[
     Column::new("MFU", "mfu", |p| Figure::Number(p.mfu)),
     Column::new("MBU", "mbu", |p| Figure::Number(p.mbu)),
     Column::new("fits", "fits", |p: &Point| Figure::Flag(p.fits)).only(|p| !p.fits),
-    Column::new("$/M tokens", "usd_per_million_tokens", |p: &Point| Figure::known(p.usd_per_million_tokens))
+    Column::new("$/M output", "usd_per_million_tokens", |p: &Point| Figure::known(p.usd_per_million_tokens))
         .only(|p| p.usd_per_million_tokens.is_some()),
     Column::new("evicted", "evicted_tokens_per_step", |p: &Point| Figure::known(p.evicted_tokens_per_step))
         .only(|p| p.evicted_tokens_per_step.is_some()),

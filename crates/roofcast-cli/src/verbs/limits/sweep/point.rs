@@ -64,6 +64,8 @@ pub(super) struct Point {
     pub(super) mfu: f64,
     /// Fraction of peak bandwidth at the limit.
     pub(super) mbu: f64,
+    /// Tokens of a sequence of the step.
+    pub(super) tokens: u64,
     /// True if memory holds the KV cache of the step's sequences.
     pub(super) fits: bool,
     /// Dollars per million tokens at the forecast throughput; absent if the accelerator has no price.
@@ -116,6 +118,7 @@ impl Asked<'_> {
             forecast_tokens_per_s: tokens as f64 / one.forecast.seconds().max(1e-12),
             mfu: one.mfu,
             mbu: one.mbu,
+            tokens: if self.step == Step::Prefill { question.prefill } else { question.context },
             fits: self.fits(deployment),
             usd_per_million_tokens: price.map(|usd| usd * hours / tokens as f64 * 1e6),
             // A finished request frees `context` tokens, and one request finishes every output/batch steps.

@@ -1,0 +1,41 @@
+//! Memory of each accelerator by its parts, for people.
+
+use crate::show::table;
+use roofcast::Deployment;
+use roofcast::capacity::Capacity;
+use roofcast::memory::{Rank, shares_what_is_free};
+use roofcast::units::Bytes;
+
+/// Table of the fullest rank of each stage.
+pub(super) fn of_ranks(deployment: &Deployment, c: &Capacity) -> String {
+    let rule = if deployment.ideal {
+        "nominal"
+    } else if shares_what_is_free(deployment) {
+        "free memory × fraction"
+    } else {
+        "usable × utilization"
+    };
+    let pooled = c.ranks.iter().any(|rank| rank.state_bytes > Bytes::ZERO);
+    let adapted = c.ranks.iter().any(|rank| rank.adapter_bytes.is_some());
+    let mut header = vec!["memory per accelerator", rule, "weights"];
+    header.extend(adapted.then_some("adapters"));
+    header.extend(["activations", "runtime"]);
+    header.extend(pooled.then_some("states"));
+    let shared = deployment.memory_used > Bytes::ZERO;
+    let starts = c.ranks.iter().all(|rank| rank.budget_bytes <= rank.free_bytes);
+    header.push(if shared && !starts { "KV if it started" } else { "KV" });
+    let hosted = c.ranks.iter().any(|rank| rank.host_bytes.is_some());
+    header.extend(hosted.then_some("on the host"));
+    header.extend(shared.then_some("free at start"));
+    let row = |(stage, r): (usize, &Rank)| {
+        let mut sizes = vec![r.budget_bytes, r.weight_bytes];
+        sizes.extend(r.adapter_bytes);
+        sizes.extend([r.activation_bytes, r.runtime_bytes]);
+        sizes.extend(pooled.then_some(r.state_bytes));
+        sizes.push(r.kv_bytes);
+        sizes.extend(hosted.then_some(r.host_bytes.unwrap_or_default()));
+        sizes.extend(shared.then_some(r.free_bytes));
+        std::iter::once(format!("stage {}", stage + 1)).chain(sizes.iter().map(|b| b.gb())).collect()
+    };
+    table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
+}
