@@ -144,8 +144,8 @@ pub fn indivisible(model: &Model, tp: u64) -> Option<Indivisible> {
 
 /// Largest number of pipeline stages that divides `count` and that the model's layers can fill.
 fn most_stages(model: &Model, count: u64) -> u64 {
-    let most = model.most_stages().clamp(1, count.max(1));
-    (1..=most).rev().find(|stages| count.is_multiple_of(*stages)).unwrap_or(1)
+    let stage_limit = model.most_stages().clamp(1, count.max(1));
+    (1..=stage_limit).rev().find(|stages| count.is_multiple_of(*stages)).unwrap_or(1)
 }
 
 /// Highest degree of tensor parallelism that divides both `count` and the model's heads.

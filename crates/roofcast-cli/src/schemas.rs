@@ -121,14 +121,14 @@ impl Schemas {
     /// The self-contained JSON Schema of a document.
     pub(crate) fn whole(&self, document: &Schema) -> Value {
         let name = format!("roofcast/{}", document.id);
-        let own = |part: &str| document.value.get(part).cloned();
+        let part_of = |part: &str| document.value.get(part).cloned();
         let mut properties =
             json!({"schema": {"const": name, "description": "Name and version of this schema."}});
-        if let (Value::Object(all), Some(Value::Object(keys))) = (&mut properties, own("properties")) {
+        if let (Value::Object(all), Some(Value::Object(keys))) = (&mut properties, part_of("properties")) {
             all.extend(keys);
         }
         let mut required = vec![Value::from("schema")];
-        if let Some(Value::Array(keys)) = own("required") {
+        if let Some(Value::Array(keys)) = part_of("required") {
             required.extend(keys);
         }
         let mut used = Vec::new();

@@ -205,11 +205,11 @@ mod tests {
             };
             Bands::around(&means, &band, name)
         };
-        let (own, beside) =
-            (bands(40.0, 1.25, Evidence::Engine, "h100"), bands(60.0, 1.6, Evidence::Nothing, "l4"));
+        let serving_bands = bands(40.0, 1.25, Evidence::Engine, "h100");
+        let beside = bands(60.0, 1.6, Evidence::Nothing, "l4");
         for (both, names) in [
-            (own.clone().with_beside(beside.clone()), "h100; beside: l4"),
-            (beside.with_beside(own), "l4; beside: h100"),
+            (serving_bands.clone().with_beside(beside.clone()), "h100; beside: l4"),
+            (beside.with_beside(serving_bands), "l4; beside: h100"),
         ] {
             assert_eq!((both.ttft_ms.range, both.ttft_ms.factors), ([20.0, 120.0], [0.5, 2.0]));
             assert_eq!(both.tpot_ms, Some(Span { factors: [0.625, 1.6], range: [5.0, 12.8] }));

@@ -318,7 +318,8 @@ impl Completion {
 
     /// This thinking, followed by an answer.
     fn before(mut self, answer: Completion) -> Completion {
-        let (thoughts, bytes) = (self.tokens.len(), self.text.len() as u32);
+        let thoughts = self.tokens.len();
+        let bytes = self.text.len() as u32;
         self.text.push_str(&answer.text);
         self.ends.extend(answer.ends.iter().map(|end| end + bytes));
         let calls = answer.calls.into_iter();

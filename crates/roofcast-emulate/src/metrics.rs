@@ -156,23 +156,23 @@ impl Metrics {
             true => Histogram::new(&sglang::TOKENS),
             false => Histogram::one_two_five(fixed.max_model_len),
         };
-        let of = |family: &str, bounds: &[f64]| fixed.buckets.of(family, Histogram::new(bounds));
+        let histogram = |family: &str, bounds: &[f64]| fixed.buckets.of(family, Histogram::new(bounds));
         let tokens = fixed.buckets.of("request_tokens", tokens);
-        let itl = of("inter_token_latency", itl);
+        let itl = histogram("inter_token_latency", itl);
         let served = Served {
-            ttft: of("time_to_first_token", ttft),
+            ttft: histogram("time_to_first_token", ttft),
             tpot: itl.clone(),
-            e2e: of("request_latency", whole),
+            e2e: histogram("request_latency", whole),
             prompt: 0,
             generated: 0,
             finished: 0,
         };
-        let phase = of("request_latency", whole);
-        let queue = of("request_latency", queue);
+        let phase = histogram("request_latency", whole);
+        let queue = histogram("request_latency", queue);
         let iteration: Vec<f64> =
             [1.0].into_iter().chain((3..15).map(|power| f64::from(1 << power))).collect();
-        let iteration = of("iteration_tokens", &iteration);
-        let choices = of("request_params_n", &[1.0, 2.0, 5.0, 10.0, 20.0]);
+        let iteration = histogram("iteration_tokens", &iteration);
+        let choices = histogram("request_params_n", &[1.0, 2.0, 5.0, 10.0, 20.0]);
         Metrics {
             created: since.as_secs_f64(),
             accepted: vec![0; fixed.num_speculative_tokens as usize + 1],

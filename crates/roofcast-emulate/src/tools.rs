@@ -227,12 +227,12 @@ mod tests {
     fn every_api_asks_for_calls() {
         let function = json!({"type": "function", "name": "b", "parameters": {"type": "object"}});
         let client = json!({"name": "b", "input_schema": {"type": "object"}});
-        let of = |shape, tool: &Value, choice: Value| {
+        let calls_of = |shape, tool: &Value, choice: Value| {
             let body = json!({"tools": [{"type": "web_search", "name": "w"}, tool], "tool_choice": choice});
             Calls::read(shape, &Fields::parse(body.to_string().as_bytes()).unwrap())
         };
-        let responses = |choice| of(Shape::Responses, &function, choice);
-        let messages = |choice| of(Shape::Messages, &client, choice);
+        let responses = |choice| calls_of(Shape::Responses, &function, choice);
+        let messages = |choice| calls_of(Shape::Messages, &client, choice);
         for (calls, choice) in [
             (responses(json!("auto")), Choice::Auto),
             (responses(json!("required")), Choice::Required),

@@ -272,17 +272,17 @@ mod tests {
     /// A drafter in a folder is read from its config, and one known by name alone is not in memory.
     #[test]
     fn drafters_have_their_method() {
-        let of = |config: &str, key: &str| {
+        let spec_of = |config: &str, key: &str| {
             set(
                 &format!("vllm serve m --speculative-config '{config}'"),
                 &format!("engine.speculative.{key}"),
             )
         };
         let folder = r#"{"method": "eagle3", "model": "./drafter", "num_speculative_tokens": 3}"#;
-        assert_eq!(of(folder, "method"), Some("eagle3".into()));
-        assert_eq!(of(folder, "draft_model"), Some("./drafter".into()));
+        assert_eq!(spec_of(folder, "method"), Some("eagle3".into()));
+        assert_eq!(spec_of(folder, "draft_model"), Some("./drafter".into()));
         let name = r#"{"method": "eagle", "model": "org/drafter", "num_speculative_tokens": 3}"#;
-        assert_eq!([of(name, "method"), of(name, "draft_model")], [Some("eagle".into()), None]);
+        assert_eq!([spec_of(name, "method"), spec_of(name, "draft_model")], [Some("eagle".into()), None]);
     }
 
     /// Bounds on images are passed on as they are.

@@ -46,12 +46,12 @@ impl Deployment {
         let features = method.and_then(|method| method.features(model.layers.len() as u64));
         let Some(features) = features else { return resolve(Arc::clone(model)).map(plain) };
         let drafting = model.drafting(features, self.model.hidden);
-        let held = resolve(Arc::new(drafting.without_shared(features)))?;
+        let resolved = resolve(Arc::new(drafting.without_shared(features)))?;
         let mut draft = resolve(Arc::new(drafting))?;
         // A step computes the shared ends, too; in memory they are the model's.
-        draft.weight_bytes = held.weight_bytes;
-        for (stage, held) in draft.stages.iter_mut().zip(held.stages) {
-            stage.weight_bytes = held.weight_bytes;
+        draft.weight_bytes = resolved.weight_bytes;
+        for (stage, resolved) in draft.stages.iter_mut().zip(resolved.stages) {
+            stage.weight_bytes = resolved.weight_bytes;
         }
         Ok(plain(draft))
     }

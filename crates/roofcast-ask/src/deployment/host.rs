@@ -61,8 +61,13 @@ impl Places {
             _ => vllm(&spec)?,
         };
         if options.ideal && !matches!(places, Places::Accelerator) {
-            let found = "with weights on the host";
-            return Err(Error::field("hardware", "ideal", found, "false, or all weights on the accelerator"));
+            let conflict = "with weights on the host";
+            return Err(Error::field(
+                "hardware",
+                "ideal",
+                conflict,
+                "false, or all weights on the accelerator",
+            ));
         }
         Ok(if accelerator.vendor == "cpu" { Places::Accelerator } else { places })
     }
@@ -165,8 +170,8 @@ fn vllm(spec: &EngineSpec) -> Result<Places> {
     if !(0.0..=1e6).contains(&gib) {
         return Err(Error::field("engine", "cpu_offload_gb", gib, "0 to 1000000"));
     }
-    let most = Bytes::from_f64(gib * f64::from(1 << 30));
-    Ok(if gib > 0.0 { Places::Vllm { most, taken: Bytes::ZERO } } else { Places::Accelerator })
+    let room = Bytes::from_f64(gib * f64::from(1 << 30));
+    Ok(if gib > 0.0 { Places::Vllm { most: room, taken: Bytes::ZERO } } else { Places::Accelerator })
 }
 
 /// Sentence about the bandwidth of the host's memory, if its processor computes and no key states it.
@@ -174,10 +179,11 @@ pub(super) fn assumption(deployment: &Deployment) -> Option<String> {
     let computes = |stage: &PipelineStage| {
         stage.host_bytes > Bytes::ZERO || stage.blocks.iter().any(|(block, _)| block.cache_on_host)
     };
-    let asked = deployment.asked.host_bandwidth_gb_s.is_some();
+    let is_given = deployment.asked.host_bandwidth_gb_s.is_some();
     let counts = deployment.engine.kind() == EngineKind::LlamaCpp && deployment.stages.iter().any(computes);
     let rate = deployment.host_bandwidth.0 / 1e9;
-    (counts && !asked).then(|| format!("the host's memory has {rate:.1} GB/s (hardware.host_bandwidth_gb_s)"))
+    (counts && !is_given)
+        .then(|| format!("the host's memory has {rate:.1} GB/s (hardware.host_bandwidth_gb_s)"))
 }
 
 /// Bandwidth of the host's memory: as requested, else that of the catalog's node, else of a desktop. A chip that shares
@@ -216,10 +222,11 @@ mod tests {
     #[test]
     fn the_host_has_the_bandwidth_of_its_node() {
         let catalog = roofcast_facts::Catalog::embedded().unwrap();
-        let of = |name: &str, asked| bandwidth(catalog.accelerator(name).unwrap(), asked).map(|rate| rate.0);
-        assert!((of("h100-sxm", None).unwrap() / 614.4e9 - 1.0).abs() < 1e-9);
-        assert_eq!(of("rtx-4090", None).unwrap(), DESKTOP.0);
-        assert_eq!(of("rtx-4090", Some(51.2)).unwrap(), 51.2e9);
-        assert!(of("rtx-4090", Some(0.0)).unwrap_err().to_string().contains("host_bandwidth_gb_s"));
+        let rate_of =
+            |name: &str, asked| bandwidth(catalog.accelerator(name).unwrap(), asked).map(|rate| rate.0);
+        assert!((rate_of("h100-sxm", None).unwrap() / 614.4e9 - 1.0).abs() < 1e-9);
+        assert_eq!(rate_of("rtx-4090", None).unwrap(), DESKTOP.0);
+        assert_eq!(rate_of("rtx-4090", Some(51.2)).unwrap(), 51.2e9);
+        assert!(rate_of("rtx-4090", Some(0.0)).unwrap_err().to_string().contains("host_bandwidth_gb_s"));
     }
 }

@@ -47,7 +47,8 @@ pub(super) fn share(deployment: &mut Deployment, formats: &Formats, mut places: 
         let tower = if stage == 0 { tower(share.deployment) } else { Bytes::ZERO };
         let weight_bytes = share.held + tower + absorbed(share.deployment, &blocks);
         total += share.whole;
-        let (host_bytes, largest_on_host) = (share.on_host, share.largest_on_host);
+        let host_bytes = share.on_host;
+        let largest_on_host = share.largest_on_host;
         places = share.places;
         places.at_next_stage();
         tensors = share.tensors;

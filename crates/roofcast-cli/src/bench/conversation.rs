@@ -49,7 +49,9 @@ fn chat(turn: &Turn) -> Vec<Value> {
     if !turn.is_foreign() {
         return vec![turn.message()];
     }
-    let (mut messages, mut content, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+    let mut messages = Vec::new();
+    let mut content = Vec::new();
+    let mut calls = Vec::new();
     for part in parts(turn) {
         match part {
             Part::Text(text) => content.push(json!({"type": "text", "text": text})),
@@ -84,7 +86,8 @@ fn plain(mut content: Vec<Value>) -> Value {
 
 /// The items of a response's input that a turn is.
 fn items(turn: &Turn) -> Vec<Value> {
-    let (mut items, mut content) = (Vec::new(), Vec::new());
+    let mut items = Vec::new();
+    let mut content = Vec::new();
     let kind = if turn.is_answer() { "output_text" } else { "input_text" };
     for part in parts(turn) {
         match part {
@@ -169,8 +172,8 @@ fn parts(turn: &Turn) -> Vec<Part> {
     };
     let calls = keys.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
     parts.extend(calls.map(|call| {
-        let of = |path: &str| string(call.pointer(path));
-        Part::Call([of("/id"), of("/function/name"), of("/function/arguments")])
+        let part_at = |path: &str| string(call.pointer(path));
+        Part::Call([part_at("/id"), part_at("/function/name"), part_at("/function/arguments")])
     }));
     parts
 }
@@ -193,13 +196,13 @@ fn part(part: &Value) -> Part {
         }
         "tool_result" => {
             let content = part.get("content").cloned().unwrap_or_default();
-            let said = match &content {
+            let words = match &content {
                 Value::String(text) => text.clone(),
                 content => {
                     content.as_array().into_iter().flatten().filter_map(|p| p["text"].as_str()).collect()
                 }
             };
-            Part::Result([text("/tool_use_id"), said])
+            Part::Result([text("/tool_use_id"), words])
         }
         other => Part::Other(other.to_owned()),
     }

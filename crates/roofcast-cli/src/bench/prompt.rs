@@ -355,10 +355,10 @@ mod tests {
             questions.set(questions.get() + 1);
             std::future::ready(Some(2 * text.split(' ').count() as u64))
         };
-        let told = Cell::new(false);
-        let prompts = now(assumed(0).learnt(twice, || told.set(true))).unwrap();
+        let is_told = Cell::new(false);
+        let prompts = now(assumed(0).learnt(twice, || is_told.set(true))).unwrap();
         // Two probes, and two rounds.
-        assert!(told.get() && questions.get() == 2 + 2 * AT_ONCE, "{}", questions.get());
+        assert!(is_told.get() && questions.get() == 2 + 2 * AT_ONCE, "{}", questions.get());
         assert_eq!(said(&prompts, 0, &request(50, Prompt::Own)).split(' ').count(), 25);
         // A server that reports seven for any text does not count.
         assert!(now(assumed(0).learnt(|_| std::future::ready(Some(7)), || ())).is_none());

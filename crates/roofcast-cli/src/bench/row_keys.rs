@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 /// Keys of a prompt's row in a request's body, and the keys that the endpoint cannot be sent.
 pub(crate) fn keys(endpoint: Endpoint, row: &Map<String, Value>) -> (Map<String, Value>, BTreeSet<String>) {
-    let (mut sent, mut left) = (Map::new(), BTreeSet::new());
+    let mut sent = Map::new();
+    let mut left = BTreeSet::new();
     for (key, value) in row {
         match key_of(endpoint, key, value) {
             Some((path, value)) => insert(&mut sent, path, value),
@@ -161,28 +162,31 @@ mod tests {
             "tool_choice": "required", "temperature": 0.5, "priority": 3, "mood": "good",
             "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}});
         let row = row.as_object().unwrap();
-        let of = |endpoint| {
+        let sent_and_left = |endpoint| {
             let (sent, left) = keys(endpoint, row);
             (Value::Object(sent), left.into_iter().collect::<Vec<_>>())
         };
-        let (chat, left) = of(Endpoint::Chat);
+        let (chat, left) = sent_and_left(Endpoint::Chat);
         assert_eq!(
             (&chat["tools"], &chat["priority"], left),
             (&row["tools"], &json!(3), vec!["mood".to_owned()])
         );
-        let (responses, left) = of(Endpoint::Responses);
+        let (responses, left) = sent_and_left(Endpoint::Responses);
         assert_eq!(responses["tools"], json!([{"type": "function", "name": "w", "parameters": schema}]));
         assert_eq!(
             responses["text"]["format"],
             json!({"type": "json_schema", "name": "n", "schema": schema})
         );
         assert_eq!((responses["tool_choice"].as_str(), left), (Some("required"), vec!["mood".to_owned()]));
-        let (messages, left) = of(Endpoint::Messages);
+        let (messages, left) = sent_and_left(Endpoint::Messages);
         assert_eq!(messages["tools"], json!([{"name": "w", "input_schema": schema}]));
         assert_eq!(messages["tool_choice"], json!({"type": "any"}));
         assert_eq!(messages["output_config"]["format"], json!({"type": "json_schema", "schema": schema}));
         assert_eq!(left, ["mood", "priority"]);
-        assert_eq!(of(Endpoint::Completions).1, ["mood", "tool_choice", "tools"]);
-        assert_eq!(of(Endpoint::Generate).0, json!({"sampling_params": {"temperature": 0.5}, "priority": 3}));
+        assert_eq!(sent_and_left(Endpoint::Completions).1, ["mood", "tool_choice", "tools"]);
+        assert_eq!(
+            sent_and_left(Endpoint::Generate).0,
+            json!({"sampling_params": {"temperature": 0.5}, "priority": 3})
+        );
     }
 }

@@ -105,8 +105,8 @@ impl RoutedExperts {
 /// host.
 pub(super) fn operators(deployment: &Deployment, shard: &ExpertShard) -> Vec<Operator> {
     let parts = [(1.0 - shard.host_share, false), (shard.host_share, true)];
-    let held = parts.into_iter().filter(|(part, _)| *part > 0.0);
-    held.map(|(part, on_host)| Operator { on_host, ..operator(deployment, shard, part) }).collect()
+    let nonempty = parts.into_iter().filter(|(part, _)| *part > 0.0);
+    nonempty.map(|(part, on_host)| Operator { on_host, ..operator(deployment, shard, part) }).collect()
 }
 
 /// Creates the operator of a part of the weights of a layer's routed experts.

@@ -24,13 +24,13 @@ pub(crate) enum PartKind<'a> {
 impl Completion {
     /// The parts of the answer, in order.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part<'_>> {
-        let said = self.tokens.len();
+        let token_count = self.tokens.len();
         let thinking = (self.thoughts > 0).then_some((PartKind::Thinking, 0));
-        let text = (self.calls.is_empty() && (self.thoughts < said || said == 0))
+        let text = (self.calls.is_empty() && (self.thoughts < token_count || token_count == 0))
             .then_some((PartKind::Text, self.thoughts));
         let calls = self.calls.iter().map(|call| (PartKind::Call(&call.name), call.first));
         let starts = thinking.into_iter().chain(text).chain(calls);
-        let ends = starts.clone().skip(1).map(|(_, from)| from).chain([said]);
+        let ends = starts.clone().skip(1).map(|(_, from)| from).chain([token_count]);
         let parts = starts.zip(ends).enumerate();
         parts.map(|(number, ((kind, from), to))| Part { number, kind, tokens: from..to })
     }

@@ -52,9 +52,9 @@ mod tests {
     #[test]
     fn bounds_are_checked_as_vllms() {
         let buckets = Buckets::parse(r#"{"request_latency": [0.01, 0.5, 1]}"#).unwrap();
-        let of = |family| buckets.of(family, Histogram::new(&[7.0])).cumulated().count();
+        let bucket_count = |family| buckets.of(family, Histogram::new(&[7.0])).cumulated().count();
         // Three bounds and the last bucket, or one and the last.
-        assert_eq!((of("request_latency"), of("request_tokens")), (4, 2));
+        assert_eq!((bucket_count("request_latency"), bucket_count("request_tokens")), (4, 2));
         for wrong in [
             "{",
             "[]",

@@ -102,7 +102,8 @@ impl Drop for Answering {
         // A client that left before the response's head is counted as by the instrumentator: as a server's error.
         let (status, bytes) = self.response.take().unwrap_or(("5xx".to_owned(), 0));
         let seconds = self.since.elapsed().as_secs_f64();
-        let (path, method) = (self.path.clone(), self.method.clone());
+        let path = self.path.clone();
+        let method = self.method.clone();
         let mut counted = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
         *counted.requests.entry([path.clone(), method.clone(), status]).or_default() += 1;
         let sizes = counted.bytes.entry(path.clone()).or_default();
@@ -116,7 +117,9 @@ impl Drop for Answering {
 /// Writes the metrics of this process, which began at `started` in seconds since 1970.
 pub(super) fn show_process(text: &mut Exposition<'_>, started: f64) {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
-    let (status, limits, stat) = (read("status"), read("limits"), read("stat"));
+    let status = read("status");
+    let limits = read("limits");
+    let stat = read("stat");
     let field = |text: &str, name: &str, place: usize| -> Option<f64> {
         let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
         rest.split_whitespace().nth(place)?.parse().ok()

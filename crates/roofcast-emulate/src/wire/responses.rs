@@ -63,16 +63,16 @@ impl Reply {
     /// The body of the response in one piece.
     pub(super) fn response(&self, out: &[Out]) -> Value {
         let answer = self.answers.first();
-        let said = answer.map_or(0, |answer| answer.tokens.len() as u64);
+        let output_tokens = answer.map_or(0, |answer| answer.tokens.len() as u64);
         let item = |part: Part| {
             let text = answer.map(|answer| answer.span(part.tokens.start, part.tokens.end));
             self.item(&part, Some(text.unwrap_or_default()))
         };
         let output = answer.into_iter().flat_map(|answer| answer.parts()).map(item).collect();
-        let asked: u64 = self.ask.prompts.iter().map(|prompt| prompt.len() as u64).sum();
+        let input_tokens: u64 = self.ask.prompts.iter().map(|prompt| prompt.len() as u64).sum();
         let cached: u64 = out.iter().map(|out| out.cached).sum();
-        let usage = json!({"input_tokens": asked, "input_tokens_details": {"cached_tokens": cached},
-            "output_tokens": said, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": asked + said});
+        let usage = json!({"input_tokens": input_tokens, "input_tokens_details": {"cached_tokens": cached},
+            "output_tokens": output_tokens, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": input_tokens + output_tokens});
         self.shell(self.status(), output, usage)
     }
 }
@@ -109,7 +109,8 @@ impl Events {
             if from == part.tokens.start {
                 self.begin_item(reply, &part, into);
             }
-            let (id, delta) = (reply.item_id(&part), answer.span(from, to));
+            let id = reply.item_id(&part);
+            let delta = answer.span(from, to);
             match part.kind {
                 PartKind::Call(_) => {
                     let data = json!({"item_id": id, "output_index": part.number, "delta": delta});
@@ -139,7 +140,8 @@ impl Events {
     }
 
     fn end_item(&mut self, reply: &Reply, part: &Part, text: &str, into: &mut Vec<u8>) {
-        let (id, index) = (reply.item_id(part), part.number);
+        let id = reply.item_id(part);
+        let index = part.number;
         match part.kind {
             PartKind::Call(name) => {
                 let done = json!({"item_id": id, "output_index": index, "name": name, "arguments": text});

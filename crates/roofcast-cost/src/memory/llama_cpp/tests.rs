@@ -216,14 +216,14 @@ fn cells_of_windows_depend_on_slots_and_micro_batch() {
 /// 33 layers with lm_head, `-ngl 20` leaves the first 13 on the host, `-ngl 32` the first, and `-ngl 0` all and lm_head.
 #[test]
 fn layers_on_the_host_have_their_cache_there() {
-    let of = |change: fn(&mut EngineSpec)| {
+    let deployment_of = |change: fn(&mut EngineSpec)| {
         let mut engine = with_context(8192, Some(1));
         change(&mut engine);
         let d = catalog_model("llama-3.1-8b", "rtx-3060", "q4_k_m", engine);
         let rank = rank(&d, 0);
         (mib(rank.kv_bytes), mib(rank.host_bytes.unwrap_or_default()), rank.weight_bytes, d)
     };
-    let (kv, host, whole, _) = of(|_| ());
+    let (kv, host, whole, _) = deployment_of(|_| ());
     assert_eq!((kv, host), (1024.0, 0.0));
     for (layers, cached) in [(20, 19.0), (32, 31.0), (0, 0.0)] {
         let change: fn(&mut EngineSpec) = match layers {
@@ -231,13 +231,13 @@ fn layers_on_the_host_have_their_cache_there() {
             32 => |engine| engine.llama_cpp.n_gpu_layers = Some(32),
             _ => |engine| engine.llama_cpp.n_gpu_layers = Some(0),
         };
-        let (kv, host, weights, d) = of(change);
+        let (kv, host, weights, d) = deployment_of(change);
         let moved = mib(d.stages[0].host_bytes);
         assert_eq!(kv, cached * 32.0, "-ngl {layers}");
         assert!((host - moved - (1024.0 - kv)).abs() < 1e-6, "-ngl {layers}: {host} {moved}");
         assert!((mib(weights) + moved - mib(whole)).abs() < 1e-3, "-ngl {layers}: {weights:?}");
     }
-    let (kv, host, weights, _) = of(|engine| engine.llama_cpp.no_kv_offload = Some(true));
+    let (kv, host, weights, _) = deployment_of(|engine| engine.llama_cpp.no_kv_offload = Some(true));
     assert_eq!((kv, host, weights), (0.0, 1024.0, whole));
 }
 
@@ -257,8 +257,9 @@ fn experts_on_the_host_leave_attention_and_cache() {
         engine.llama_cpp.override_tensor = named.map(str::to_owned);
         let d = catalog_model("openai/gpt-oss-120b", "rtx-4090", "mxfp4", engine);
         let stage = &d.stages[0];
-        let (held, wanted) = (stage.host_bytes.as_f64(), share * layer);
-        assert!((held / wanted - 1.0).abs() < 0.002, "{layers:?} {named:?}: {held} {wanted}");
+        let host_bytes = stage.host_bytes.as_f64();
+        let wanted = share * layer;
+        assert!((host_bytes / wanted - 1.0).abs() < 0.002, "{layers:?} {named:?}: {host_bytes} {wanted}");
         let largest = stage.largest_on_host.as_f64();
         assert!((largest / (weights / 3.0) - 1.0).abs() < 1e-6, "{largest}");
         assert!(stage.blocks.iter().all(|(block, _)| !block.cache_on_host));

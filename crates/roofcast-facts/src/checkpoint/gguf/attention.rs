@@ -88,7 +88,7 @@ fn heads(config: &mut Config, metadata: &Metadata, slides: &[bool]) -> Result<()
     ];
     for (theirs, ours, sliding) in names {
         let Some(list) = metadata.list(theirs) else { continue };
-        let of = |local: bool| {
+        let heads_of = |local: bool| {
             let layers = list.iter().take(metadata.layers as usize).enumerate();
             let mut heads = layers
                 .filter(|(layer, heads)| **heads > 0 && slides.get(*layer).copied().unwrap_or(false) == local)
@@ -103,8 +103,8 @@ fn heads(config: &mut Config, metadata: &Metadata, slides: &[bool]) -> Result<()
                 None => Ok(first),
             }
         };
-        let local = of(true)?;
-        config.set(ours, of(false)?.or(local));
+        let local = heads_of(true)?;
+        config.set(ours, heads_of(false)?.or(local));
         config.set(sliding, local);
     }
     Ok(())

@@ -62,7 +62,7 @@ fn latents_are_read_in_both_forms() {
 /// 129,135,360 parameters. Mamba-2 of the same width has 24 heads of 64 and states of 128: 128,989,632.
 #[test]
 fn state_spaces_are_read() {
-    let of = |architecture: &str, more: &[(&str, u64)]| {
+    let header_of = |architecture: &str, more: &[(&str, u64)]| {
         let mut metadata = vec![("general.architecture".to_owned(), json!(architecture))];
         let common = [
             ("block_count", 24),
@@ -78,9 +78,9 @@ fn state_spaces_are_read() {
         let rows = if architecture == "mamba" { 50_280 } else { 50_288 };
         parameters(&metadata, &[("token_embd.weight", &[rows, 768])])
     };
-    assert_eq!(of("mamba", &[("ssm.state_size", 16), ("ssm.time_step_rank", 48)]), 129_135_360);
+    assert_eq!(header_of("mamba", &[("ssm.state_size", 16), ("ssm.time_step_rank", 48)]), 129_135_360);
     let second = [("ssm.state_size", 128), ("ssm.time_step_rank", 24), ("ssm.group_count", 1)];
-    assert_eq!(of("mamba2", &second), 128_989_632);
+    assert_eq!(header_of("mamba2", &second), 128_989_632);
 }
 
 /// Metadata as (key, value), without the architecture's prefix.
@@ -275,7 +275,7 @@ fn indexers_are_read() {
 /// Layers of one kind with different heads are refused, and a damaged number of layers.
 #[test]
 fn layers_that_differ_are_refused() {
-    let of = |blocks: u64, heads: Value| {
+    let read_layers = |blocks: u64, heads: Value| {
         let metadata = [
             ("general.architecture", json!("llama")),
             ("llama.block_count", json!(blocks)),
@@ -283,9 +283,9 @@ fn layers_that_differ_are_refused() {
         ];
         config("x.gguf", &header(&metadata, &[])).unwrap_err().to_string()
     };
-    let told = of(2, json!([8, 16]));
-    assert!(told.contains("llama.attention.head_count") && told.contains("8 and 16"), "{told}");
-    assert!(of(1 << 40, json!(8)).contains("1 to 2048"));
+    let message = read_layers(2, json!([8, 16]));
+    assert!(message.contains("llama.attention.head_count") && message.contains("8 and 16"), "{message}");
+    assert!(read_layers(1 << 40, json!(8)).contains("1 to 2048"));
 }
 
 /// All tensors of a file are its weights, with or without a name that the model knows: 2 · (100 · 64 · 2 + 1000) bytes.

@@ -29,12 +29,17 @@ impl Tower {
         let media = keys.object("media_proc_cfg").unwrap_or(keys);
         let names: &[&str] = match &mut self.sizing {
             Sizing::Qwen { bounds, .. } => {
-                let least = keys.count(&["min_pixels"])?.or(edge("shortest_edge")?).unwrap_or(bounds[0]);
-                let most = keys.count(&["max_pixels"])?.or(edge("longest_edge")?).unwrap_or(bounds[1]);
-                if least > most {
-                    return Err(keys.bad("max_pixels", most, format!("at least min_pixels, {least}")));
+                let fewest_pixels =
+                    keys.count(&["min_pixels"])?.or(edge("shortest_edge")?).unwrap_or(bounds[0]);
+                let most_pixels = keys.count(&["max_pixels"])?.or(edge("longest_edge")?).unwrap_or(bounds[1]);
+                if fewest_pixels > most_pixels {
+                    return Err(keys.bad(
+                        "max_pixels",
+                        most_pixels,
+                        format!("at least min_pixels, {fewest_pixels}"),
+                    ));
                 }
-                *bounds = [least, most];
+                *bounds = [fewest_pixels, most_pixels];
                 &["min_pixels", "max_pixels", "size"]
             }
             Sizing::Tiles { most, whole, .. } => {
@@ -108,15 +113,16 @@ mod tests {
     /// 38.6 · 28.98 tokens.
     #[test]
     fn each_rule_has_its_bound() {
-        let of =
+        let tokens_of =
             |tower: &Tower, width, height| tower.tokens_of(ImageSize::Pixels(width, height)).unwrap().tokens;
         let mut intern = made("intern_vit_6b", "qwen2", 14, 448);
         intern.bound("mm_processor_kwargs", r#"{"max_dynamic_patch": 4}"#).unwrap();
-        assert_eq!([of(&intern, 640, 480), of(&intern, 1920, 1080)], [256, 3 * 256]);
+        assert_eq!([tokens_of(&intern, 640, 480), tokens_of(&intern, 1920, 1080)], [256, 3 * 256]);
         let mut gemma = made("gemma4_vision", "gemma4_text", 16, 896);
         gemma.bound("mm_processor_kwargs", r#"{"max_soft_tokens": 1120}"#).unwrap();
-        assert_eq!(of(&gemma, 640, 480), 38 * 28);
-        let told = gemma.bound("mm_processor_kwargs", r#"{"max_soft_tokens": 300}"#).unwrap_err().to_string();
-        assert!(told.contains("70, 140, 280, 560, 1120"), "{told}");
+        assert_eq!(tokens_of(&gemma, 640, 480), 38 * 28);
+        let message =
+            gemma.bound("mm_processor_kwargs", r#"{"max_soft_tokens": 300}"#).unwrap_err().to_string();
+        assert!(message.contains("70, 140, 280, 560, 1120"), "{message}");
     }
 }

@@ -284,8 +284,11 @@ mod tests {
     /// square one tile; several have a thumbnail.
     #[test]
     fn tiles_by_hand() {
-        let of = |width, height| tiles(width, height, 448, INTERN_TILES);
-        assert_eq!([of(1920, 1080), of(640, 480), of(100, 75), of(100, 100)], [8, 12, 12, 1]);
+        let tiles_of = |width, height| tiles(width, height, 448, INTERN_TILES);
+        assert_eq!(
+            [tiles_of(1920, 1080), tiles_of(640, 480), tiles_of(100, 75), tiles_of(100, 100)],
+            [8, 12, 12, 1]
+        );
     }
 
     fn made(kind: &str, text: &str, patch: u64, side: u64) -> Tower {
@@ -300,31 +303,43 @@ mod tests {
     /// 28 pixels, 1920 × 1080 has 69 · 39. InternVL's tile has (448 / 28)² = 256 tokens.
     #[test]
     fn towers_have_their_processors_rules() {
-        let of = |tower: &Tower, width, height| {
+        let tokens_of = |tower: &Tower, width, height| {
             tower.tokens_of(ImageSize::Pixels(width, height)).map(|image| image.tokens)
         };
         let glm = made("glm4v_moe", "glm4v_moe_text", 14, 336);
-        assert_eq!([of(&glm, 4000, 3000), of(&glm, 1920, 1080)], [Some(90 * 67), Some(69 * 39)]);
+        assert_eq!(
+            [tokens_of(&glm, 4000, 3000), tokens_of(&glm, 1920, 1080)],
+            [Some(90 * 67), Some(69 * 39)]
+        );
         let intern = made("intern_vit_6b", "qwen2", 14, 448);
-        assert_eq!([of(&intern, 1920, 1080), of(&intern, 120, 90)], [Some(9 * 256), Some(13 * 256)]);
+        assert_eq!(
+            [tokens_of(&intern, 1920, 1080), tokens_of(&intern, 120, 90)],
+            [Some(9 * 256), Some(13 * 256)]
+        );
         assert_eq!(intern.largest, Some(13 * 256));
-        assert_eq!(of(&made("siglip_vision_model", "qwen2", 14, 384), 640, 480), None);
+        assert_eq!(tokens_of(&made("siglip_vision_model", "qwen2", 14, 384), 640, 480), None);
     }
 
     /// Llama 4, tiles of 336 pixels: 640 × 480 fits 2 × 2, enlarged by min(672/640, 672/480) = 1.05; Full HD fits no
     /// grid of 16 (6 × 2 shrinks to 0.62, 5 × 3 to 0.875). 1024 × 768 fits 4 × 3 at 1.3125 = 1344/1024.
     #[test]
     fn llama_4s_grid_by_hand() {
-        let of = |width, height| grid(width, height, 336, LLAMA4_TILES);
-        assert_eq!([of(640, 480), of(1920, 1080), of(1024, 768), of(100, 100)], [4, 15, 12, 1]);
+        let grid_of = |width, height| grid(width, height, 336, LLAMA4_TILES);
+        assert_eq!(
+            [grid_of(640, 480), grid_of(1920, 1080), grid_of(1024, 768), grid_of(100, 100)],
+            [4, 15, 12, 1]
+        );
     }
 
     /// Kimi-K2.5, tokens of 28 pixels: Full HD has ⌈68.6⌉ · ⌈38.6⌉ tokens, 640 × 480 ⌈22.9⌉ · ⌈17.1⌉. 4000 × 3000 has
     /// 285 · 214 patches and is scaled by √(16,384 / 60,990) = 0.5183 to 2073 × 1554: 75 · 56 = 4200, beyond 4096.
     #[test]
     fn kimis_rule_by_hand() {
-        let of = |width, height| filled(width, height, 14, 28, KIMI_PATCHES);
-        assert_eq!([of(1920, 1080), of(640, 480), of(4000, 3000)], [69 * 39, 23 * 18, 4200]);
+        let patches_of = |width, height| filled(width, height, 14, 28, KIMI_PATCHES);
+        assert_eq!(
+            [patches_of(1920, 1080), patches_of(640, 480), patches_of(4000, 3000)],
+            [69 * 39, 23 * 18, 4200]
+        );
     }
 
     /// Gemma 4, up to 280 tokens of 48 pixels: 640 × 480 is enlarged by √(645,120 / 307,200) = 1.449 to 927 × 695, 19 · 14
@@ -332,9 +347,12 @@ mod tests {
     /// enlarged by √(645,120 / 6000) = 10.37 to 103 × 6222, 2 · 129.
     #[test]
     fn gemma_4s_rule_by_hand() {
-        let of = |width, height| scaled(width, height, 48, 280);
-        assert_eq!([of(640, 480), of(1920, 1080), of(100, 100)], [266, 264, 256]);
-        assert_eq!([of(10_000, 10), of(10, 600)], [280, 2 * 129]);
+        let scaled_tokens = |width, height| scaled(width, height, 48, 280);
+        assert_eq!(
+            [scaled_tokens(640, 480), scaled_tokens(1920, 1080), scaled_tokens(100, 100)],
+            [266, 264, 256]
+        );
+        assert_eq!([scaled_tokens(10_000, 10), scaled_tokens(10, 600)], [280, 2 * 129]);
     }
 
     /// Qwen3-VL, 32 pixels a token: 1024 × 768 has 32 · 24 tokens. 1920 × 1080 has 60 · 34 (33.75 rounds up). 100 × 100

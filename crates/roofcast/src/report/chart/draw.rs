@@ -392,7 +392,8 @@ impl<'a> Drawing<'a> {
 fn beads(points: &[(f64, f64)]) -> Vec<Rect> {
     let along = |pair: &[(f64, f64)]| {
         let (x, y) = pair[0];
-        let (dx, dy) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+        let dx = pair[1].0 - pair[0].0;
+        let dy = pair[1].1 - pair[0].1;
         let count = (dx.hypot(dy) / 5.0).ceil().clamp(1.0, 400.0);
         (0..count as usize).map(move |i| {
             let share = i as f64 / count;
