@@ -187,8 +187,7 @@ pub(crate) struct StepArgs {
     /// Fraction of the memory bandwidth that the limit assumes.
     #[arg(long, default_value_t = 1.0, value_parser = share)]
     pub(crate) mbu: f64,
-    /// Mean output tokens: a sweep then counts the KV tokens released per step; --context is the final length of
-    /// a request.
+    /// Mean output tokens: a sweep then counts KV tokens released per step; --context is the final length.
     #[arg(long, value_parser = positive(), requires = "sweep")]
     pub(crate) output_len: Option<u64>,
     /// Forecast the step with each setting of a kind.
@@ -267,8 +266,7 @@ pub(crate) struct PlanArgs {
     /// Write commands, manifests, the spec and the line of roofcast bench for the best into this folder.
     #[arg(long, value_name = "FOLDER")]
     pub(crate) launch_dir: Option<PathBuf>,
-    /// An offline job: this many requests, as 500k or 2M (a million), to end within --within; no latency is bounded unless a bound
-    /// is given.
+    /// An offline job: this many requests, as 500k or 2M, to end --within a time; it bounds no latency by itself.
     #[arg(long, value_name = "N", value_parser = requests, requires = "within", conflicts_with_all = ["rate", "concurrency", "measured", "curve"])]
     pub(crate) batch: Option<u64>,
     /// The time that --batch has, as in 12h.
@@ -277,8 +275,7 @@ pub(crate) struct PlanArgs {
     /// Print every section: tables, Pareto fronts, evidence, what-ifs; --wide prints all columns, too.
     #[arg(long)]
     pub(crate) all: bool,
-    /// Instead of a search, draw throughput per accelerator against tokens/s of a user: a curve per accelerator, over
-    /// the number of users of a replica.
+    /// Instead of a search, draw throughput against tokens/s of a user: a curve per accelerator, over its users.
     #[arg(long, conflicts_with_all = ["why", "measured", "launch_dir"])]
     pub(crate) curve: bool,
     /// Write the Pareto pictures as SVG, or the curves.

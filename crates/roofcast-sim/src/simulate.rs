@@ -344,22 +344,6 @@ pub struct Expense {
     pub carbon: Option<Carbon>,
 }
 
-impl Expense {
-    /// The expense of accelerators that are owned and cost `per_kwh` dollars per kWh; those that are rented without it.
-    fn owned(self, per_kwh: Option<f64>) -> Expense {
-        /// Joules of a kilowatt-hour.
-        const JOULES_PER_KWH: f64 = 3.6e6;
-        let Some(per_joule) = per_kwh.map(|usd| usd / JOULES_PER_KWH) else { return self };
-        Expense {
-            dollars_per_hour: self.watts.map(|watts| watts * 3600.0 * per_joule),
-            dollars_per_million_output_tokens: self
-                .joules_per_output_token
-                .map(|each| each * 1e6 * per_joule),
-            ..self
-        }
-    }
-}
-
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
 pub fn simulate(
     forecaster: &Forecaster,

@@ -446,8 +446,7 @@ class LimitsFlags(DeploymentFlags, total=False):
     mbu: Word | None
     """Fraction of the memory bandwidth that the limit assumes"""
     output_len: int | None
-    """Mean output tokens: a sweep then counts the KV tokens released per step; --context is the final length of a
-    request"""
+    """Mean output tokens: a sweep then counts KV tokens released per step; --context is the final length"""
     image: Word | None
     """Also the encoder's time for one image: WIDTHxHEIGHT in pixels, or a number of tokens"""
     html: Word | None
@@ -883,8 +882,7 @@ class PlanFlags(TypedDict, total=False):
     launch_dir: Word | None
     """Write commands, manifests, the spec and the line of roofcast bench for the best into this folder"""
     batch: Word | None
-    """An offline job: this many requests, as 500k or 2M (a million), to end within --within; no latency is bounded
-    unless a bound is given"""
+    """An offline job: this many requests, as 500k or 2M, to end --within a time; it bounds no latency by itself"""
     within: Word | None
     """The time that --batch has, as in 12h"""
     html: Word | None
