@@ -174,9 +174,32 @@ mod tests {
             Bands::around(&ForecastMeans { output_tok_s: None, ..means }, &band, "").output_tok_s,
             None
         );
+        // A limit is a bound and has no band.
+        let measured = Coefficients { band: Some(band), ..Coefficients::ideal(1.0, 1.0) };
+        assert_eq!(Bands::of(&measured, CostKind::Limit, &means), None);
+        assert_eq!(Bands::of(&measured, CostKind::Forecast, &means).unwrap().ttft_ms, bands.ttft_ms);
         // An open loop has separate widths: 40 / 4 and 40 · 4.
         let open = Bands::around(&ForecastMeans { load: Load::OpenLoop, ..means }, &band, "");
         assert_eq!((open.ttft_ms.range, open.load), ([10.0, 160.0], Load::OpenLoop));
+    }
+
+    /// One token of output is a prompt alone. Four users with eight requests follow one another, with four they send all at
+    /// once; a bound on requests in flight makes a rate wait for answers.
+    #[test]
+    fn classes_of_loads() {
+        let class = |keys: &str| {
+            let text = format!("[workload]\nrequests = 8\ninput_len = 10\n{keys}\n");
+            let spec = roofcast_ask::spec::Spec::parse("spec.toml", &text).unwrap();
+            class(&spec.workload.unwrap(), 8)
+        };
+        let users = |count: u64| {
+            class(&format!("output_len = 2\narrivals = {{ kind = \"closed_loop\", concurrency = {count} }}"))
+        };
+        assert_eq!([4, 8].map(users), [Load::ClosedLoop, Load::AtOnce]);
+        let rate = "arrivals = { kind = \"poisson\", rate = 2.0 }";
+        assert_eq!(class(&format!("output_len = 1\n{rate}")), Load::Prompt);
+        assert_eq!(class(&format!("output_len = 2\n{rate}")), Load::OpenLoop);
+        assert_eq!(class(&format!("output_len = 2\nmax_concurrency = 4\n{rate}")), Load::ClosedLoop);
     }
 
     /// Two kinds of accelerators serve parts of the requests: 20 to 80 ms and 30 to 120 are 20 to 120, the widths of 2 and
@@ -213,6 +236,16 @@ mod tests {
         ] {
             assert_eq!((both.ttft_ms.range, both.ttft_ms.factors), ([20.0, 120.0], [0.5, 2.0]));
             assert_eq!(both.tpot_ms, Some(Span { factors: [0.625, 1.6], range: [5.0, 12.8] }));
+            assert_eq!((both.evidence, both.rests_on.as_str()), (Evidence::Nothing, names));
+        }
+        // In disaggregated serving the first token is the prompts' and the rest the decodes'; the weaker evidence counts.
+        let (decodes, prompts) =
+            (bands(40.0, 1.25, Evidence::Engine, "h100"), bands(60.0, 1.6, Evidence::Nothing, "l4"));
+        for (both, ttft, tpot, names) in [
+            (decodes.clone().with_prompts(prompts.clone()), 30.0, 6.4, "prompts: l4; decodes: h100"),
+            (prompts.with_prompts(decodes), 20.0, 5.0, "prompts: h100; decodes: l4"),
+        ] {
+            assert_eq!((both.ttft_ms.range[0], both.tpot_ms.range[0]), (ttft, tpot));
             assert_eq!((both.evidence, both.rests_on.as_str()), (Evidence::Nothing, names));
         }
     }

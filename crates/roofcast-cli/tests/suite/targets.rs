@@ -217,3 +217,21 @@ fn a_size_limit_leaves_no_file() {
     assert!(said.contains("records.jsonl") && said.contains("File too large"), "{said}");
     assert_eq!(names(folder.path()), Vec::<String>::new());
 }
+
+/// A sweep whose cells find no room ends and leaves no part of a cell; with room, all six cells run.
+#[test]
+fn a_size_limit_leaves_no_part_of_a_cell() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = format!(
+        "simulate --requests 60 --sweep tp=1,2 --sweep rate=2,4,8 --cells {}",
+        folder.path().display()
+    );
+    let script = format!("ulimit -f 1; exec {} {sweep}", env!("CARGO_BIN_EXE_roofcast"));
+    let run = Command::new("sh").args(["-c", &script]).current_dir(root()).output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(2), "{said}");
+    assert!(said.contains(".parquet") && said.contains("File too large"), "{said}");
+    assert_eq!(names(folder.path()), Vec::<String>::new());
+    let answer: serde_json::Value = serde_json::from_str(&roofcast(&format!("{sweep} --json")).out).unwrap();
+    assert_eq!((&answer["kept"], &answer["ran"]), (&0.into(), &6.into()));
+}

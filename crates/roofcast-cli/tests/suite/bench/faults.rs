@@ -241,3 +241,24 @@ fn an_interrupt_before_the_first_request() {
     assert_eq!((output.status.code(), &answer["num_prompts"]), (Some(3), &0.into()), "{answer}");
     assert!(answer["invalid_because"].to_string().contains("interrupted"), "{answer}");
 }
+
+/// Records that find no room leave no file, and a results file that finds none fails the command; the server had answered
+/// every request.
+#[test]
+fn a_full_disk_leaves_no_part_of_the_records() {
+    let (url, _) = scripted::start(|_, stream| good(stream));
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().join("records.jsonl");
+    let base = format!("bench --url {url} --model m --requests 40 --output-len 2 --assume-tokens {CALM}");
+    for (limits, end, says) in [
+        ("ulimit -f 4;", format!("--records {}", records.display()), "File too large"),
+        ("", "--json > /dev/full".to_owned(), "No space left"),
+    ] {
+        let script = format!("{limits} exec {} {base} {end}", env!("CARGO_BIN_EXE_roofcast"));
+        let run = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{end}: {said}");
+        assert!(said.contains(says), "{end}: {said}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{end}");
+    }
+}
