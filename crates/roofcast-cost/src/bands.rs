@@ -245,7 +245,7 @@ mod tests {
             (decodes.clone().with_prompts(prompts.clone()), 30.0, 6.4, "prompts: l4; decodes: h100"),
             (prompts.with_prompts(decodes), 20.0, 5.0, "prompts: h100; decodes: l4"),
         ] {
-            assert_eq!((both.ttft_ms.range[0], both.tpot_ms.range[0]), (ttft, tpot));
+            assert_eq!((both.ttft_ms.range[0], both.tpot_ms.unwrap().range[0]), (ttft, tpot));
             assert_eq!((both.evidence, both.rests_on.as_str()), (Evidence::Nothing, names));
         }
     }
