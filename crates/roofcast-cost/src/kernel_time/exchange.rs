@@ -2,12 +2,15 @@
 //!
 //! Knows: a stated imbalance of ranks, because these kernels were timed with even routing. `t = start + (t_measured −
 //! start) · least / least_measured` for an exchange of another shape, with the time of one token as the start; experts
-//! scale like other experts. A table of experts ends at a number of tokens for each number of ranks: more tokens take
+//! scale like other experts. No table has masked experts of 4 bits: experts of 8 bits stand for them, `t = start + (t_8 − start) ·
+//! limit_4 / limit_8`. A table of experts ends at a number of tokens for each number of ranks: more tokens take
 //! the time of more ranks, scaled. Knows nothing about steps.
 
 use super::choice::{candidates, formats};
+use super::gate::wider;
 use super::scale::{EXPERTS_START, apart, experts_limit, experts_shape, scaled};
 use super::{Basis, Kernels, MeasuredTimes};
+use crate::coefficients::Evidence;
 use crate::operator::exchange::{self, Direction, Exchange};
 use crate::operator::{Operator, RoutedExperts};
 use crate::profile::{Curve, KernelTable, Profiles};
@@ -39,21 +42,28 @@ impl Kernels<'_> {
         experts: &RoutedExperts,
         table: KernelTable,
     ) -> Option<(Curve, Basis)> {
-        let weights = formats(&self.asking, KernelTable::Experts, self.format_of(operator));
-        let timed = candidates(&self.asking, profiles, table, weights);
-        let candidate = timed.iter().find(|c| Self::is_timed(operator, &c.section.format))?;
+        let format = self.format_of(operator);
+        let weights = formats(&self.asking, KernelTable::Experts, format);
+        let of_width = candidates(&self.asking, profiles, table, weights);
+        let stands = of_width.is_empty() && matches!(format, "nvfp4" | "mxfp4-mxfp8");
+        let alike = match stands {
+            true => candidates(&self.asking, profiles, table, wider(format)),
+            false => of_width,
+        };
+        let candidate = alike.iter().find(|c| Self::is_timed(operator, &c.section.format))?;
         let target = experts_shape(experts);
         let distance = |s: &[u32]| Some((0..6).map(|i| apart(s[i].into(), target[i])).sum::<f64>());
         let (index, nearest) = candidate.section.nearest(distance)?;
         let gated = experts.elements_over_gated();
-        let name = candidate.section.format.as_str();
+        let timed = candidate.section.format.as_str();
+        let name = if stands { format } else { timed };
         let of_shape = |index: usize, shape: &[u32]| {
             let shape: [f64; 6] = std::array::from_fn(|i| f64::from(shape[i]));
             let limits = |tokens: f64| {
                 let own_limit = gated * experts_limit(self.chip, name, target, tokens);
-                (own_limit, experts_limit(candidate.chip, name, shape, tokens))
+                (own_limit, experts_limit(candidate.chip, timed, shape, tokens))
             };
-            let exact = shape == target && candidate.chip.id == self.chip.id && gated > 0.99;
+            let exact = shape == target && candidate.chip.id == self.chip.id && gated > 0.99 && !stands;
             Some(scaled(
                 &candidate.section.curve(index)?,
                 exact,
@@ -79,7 +89,9 @@ impl Kernels<'_> {
         };
         let curve =
             curve.map(|tokens, _| (curve.at(experts.busiest_tokens(tokens)) * factor).max(floor(tokens)));
-        Some((curve, candidate.basis(nearest.iter().zip(target).all(|(a, b)| f64::from(*a) == b))))
+        let exact = nearest.iter().zip(target).all(|(a, b)| f64::from(*a) == b);
+        let basis = candidate.basis(exact && !stands);
+        Some((curve, if stands { Basis { evidence: Evidence::Nothing, ..basis } } else { basis }))
     }
 
     /// Curves of the seconds of dispatch, and of combination, of one layer over the tokens of a rank; `None` if no such
