@@ -176,7 +176,7 @@ export interface AtSpeed {
 }
 
 export interface Band {
-  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine";
   step: Widths;
   prompt: Widths;
   closed_loop: Widths;
@@ -186,7 +186,7 @@ export interface Band {
 }
 
 export interface Bands {
-  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine";
   rests_on: string;
   load: "step" | "prompt" | "closed_loop" | "at_once" | "open_loop" | "disaggregated";
   ttft_ms: Span;
@@ -196,7 +196,7 @@ export interface Bands {
 }
 
 export interface Basis {
-  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine";
   exact: boolean;
   kernel: string;
   in_place_of?: string;
@@ -335,7 +335,7 @@ export interface Choice {
   forecast: Times;
   bound: string;
   stage: "memory" | "limit" | "estimate" | "simulation";
-  evidence: "nothing" | "architecture" | "accelerator" | "engine" | null;
+  evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine" | null;
   kernels: Timed | null;
   bounds: Bounded[];
   headroom: Headroom | null;
@@ -424,6 +424,7 @@ export interface Cost {
   forecast_ms: number;
   forecast_band_ms: [number, number];
   forecast_source: string;
+  forecast_evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine" | null;
   bound: "memory" | "compute" | "communication";
   terms: Terms;
   mfu: number;
@@ -485,7 +486,7 @@ export interface CurvePoint {
   grams_co2e_per_million_tokens?: number;
   bound: string;
   missed: string | null;
-  evidence: "nothing" | "architecture" | "accelerator" | "engine" | null;
+  evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine" | null;
   kernels: Timed | null;
   bands: Bands | null;
 }
@@ -597,6 +598,7 @@ export interface ExpertsTouched {
   count: number;
   per_token: number;
   distinct: number;
+  least_ms: number;
 }
 
 export interface FailureUse {
@@ -829,7 +831,7 @@ export interface Machine {
 
 export interface MachineEvidence {
   engine: string;
-  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine";
 }
 
 export interface Manifest {
@@ -1167,7 +1169,7 @@ export interface Row {
   forecast: Metrics | null;
   limit: Metrics;
   left_out: string | null;
-  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine";
   bands: ([number, number] | null)[];
 }
 
@@ -1182,7 +1184,7 @@ export interface Run {
   forecast: Metrics | null;
   limit: Metrics;
   left_out: string | null;
-  evidence: "nothing" | "architecture" | "accelerator" | "engine";
+  evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine";
   bands: ([number, number] | null)[];
   bound: "memory" | "compute" | "communication";
   terms: Terms;

@@ -48,6 +48,9 @@ pub struct QuantizedKernel {
     vendors: Vec<String>,
     /// Dtype in which the chip must be able to compute; no requirement if absent.
     rate: Option<Dtype>,
+    /// Architectures on whose chips the kernel's figures were measured.
+    #[serde(default)]
+    measured_on: Vec<String>,
     unpacks_from: Option<u64>,
     unpacking: Option<f64>,
     rows: Option<RowBlocks>,
@@ -119,6 +122,10 @@ pub struct Regimes {
     pub exposed: Option<f64>,
     /// FLOP/s of the GEMM in a kernel that also dequantizes, an upper bound in addition to the 16-bit rate.
     pub beside_unpacking: Option<FlopRate>,
+    /// Name of the kernel; `None` for the usual kernel.
+    pub name: Option<&'static str>,
+    /// True if the kernel's figures were measured on a chip of the architecture.
+    pub is_measured: bool,
 }
 
 /// Versions of an engine that choose a kernel by default: `since` ≤ version < `until`, each with its month, as in
@@ -195,7 +202,7 @@ impl QuantizedKernel {
     }
 
     /// Behaviour of the kernel by number of rows on `chip`.
-    pub fn regimes(&self, chip: &Accelerator) -> Regimes {
+    pub fn regimes(&'static self, chip: &Accelerator) -> Regimes {
         Regimes {
             unpacking: self.unpacking(chip),
             rows: self.rows,
@@ -210,6 +217,8 @@ impl QuantizedKernel {
                 .flops_a_cycle
                 .zip(chip.multiprocessor_cycles())
                 .map(|(flops, cycles)| FlopRate(flops * cycles)),
+            name: Some(&self.name),
+            is_measured: self.measured_on.contains(&chip.architecture),
         }
     }
 
@@ -224,8 +233,6 @@ impl QuantizedKernel {
         })
     }
 }
-
-impl Regimes {}
 
 impl RowBlocks {
     /// Number of reads of the weights in a GEMM of `rows` rows; all tiles after the first find the weights in caches.

@@ -24,9 +24,9 @@ pub(crate) mod validate;
 
 use crate::show::number::significant;
 use crate::show::table::line;
-use roofcast::Deployment;
 use roofcast::bands::{Bands, Span};
 use roofcast::coefficients::Load;
+use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -107,6 +107,11 @@ impl<'a> About<'a> {
     pub(crate) fn title(&self) -> String {
         line(&self.name()) + &assumed(self.assumptions) + "\n"
     }
+}
+
+/// The kernels of a forecast that nobody timed, the first line of an answer; empty if all notable ones were timed.
+pub(crate) fn warned(forecaster: &Forecaster) -> String {
+    forecaster.not_measured().map_or(String::new(), |text| line(&text))
 }
 
 /// Title of several answers: the common one if all are equal, otherwise the assumptions of all.

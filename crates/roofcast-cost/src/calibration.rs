@@ -8,7 +8,6 @@ use crate::coefficients::{
     AttentionKernel, Band, Coefficients, Constant, EngineTimes, Evidence, KernelEfficiency, KernelTimes,
     Launches, ServerLoop,
 };
-use crate::kernel_time::evidence;
 use crate::profile::Profiles;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::EngineSettings;
@@ -234,11 +233,6 @@ impl Calibration {
         times
     }
 
-    /// Depth of evidence at `place`: how much of the deployment was measured.
-    pub fn evidence(&self, place: &CalibrationKey) -> Evidence {
-        evidence(&self.kernels(place.accelerator), &place.engine.release, place.weights, place.accelerator)
-    }
-
     /// Band of a depth of evidence; if absent, the next wider band.
     pub fn band(&self, evidence: Evidence) -> Option<&Band> {
         self.bands.iter().filter(|b| b.evidence <= evidence).max_by_key(|b| b.evidence)
@@ -270,14 +264,16 @@ impl Calibration {
         })
     }
 
-    /// Description of the measurements behind a forecast at `place`.
-    pub(crate) fn rests_on(&self, place: &CalibrationKey) -> String {
-        let chip = &place.accelerator.id;
-        match self.evidence(place) {
+    /// Description of the measurements behind a forecast at `place` of depth `evidence`, in which nobody timed `untimed`.
+    pub(crate) fn rests_on(&self, place: &CalibrationKey, evidence: Evidence, untimed: &[&str]) -> String {
+        let Accelerator { id: chip, architecture, .. } = place.accelerator;
+        match evidence {
             Evidence::Engine => format!("kernel times of {} on {chip}", place.engine.name()),
-            Evidence::Accelerator => format!("kernel times of other engines on {chip}"),
-            Evidence::Architecture => {
-                format!("kernel times of a sibling chip of {chip} ({})", place.accelerator.architecture)
+            Evidence::Accelerator => format!("kernel times of several engines on {chip}"),
+            Evidence::Architecture => format!("kernel times of a sibling chip of {chip} ({architecture})"),
+            Evidence::Family => {
+                let families = untimed.join(" and ");
+                format!("kernel times of {architecture}, none of {families} with {} weights", place.weights)
             }
             Evidence::Nothing => match self.running(place) {
                 Some(kernel) => format!("the datasheet of {chip} and what {} does", kernel.name),
@@ -299,12 +295,12 @@ impl Calibration {
         )
     }
 
-    /// Kernel times, engine numbers and band for an accelerator, an engine and a weight format.
+    /// Kernel times and engine numbers for an accelerator, an engine and a weight format, without their evidence and its band,
+    /// which depend on the model.
     pub(crate) fn coefficients(&self, place: &CalibrationKey) -> Coefficients {
-        let evidence = self.evidence(place);
         let kernel = self.running(place);
         Coefficients {
-            name: self.rests_on(place),
+            name: String::new(),
             kernels: self.kernels(place.accelerator),
             regimes: kernel.map(|k| k.regimes(place.accelerator)).unwrap_or_default(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
@@ -312,8 +308,9 @@ impl Calibration {
             engine: served(self.engine(&place.engine.host_release()), place.engine),
             launches: Launches::of(place.engine.kind(), place.engine.fuse_layers, place.engine.enforce_eager),
             server: ServerLoop::of(place.engine.frontend),
-            evidence,
-            band: self.band(evidence).copied(),
+            evidence: Evidence::Nothing,
+            untimed: Vec::new(),
+            band: None,
             factor: 1.0,
         }
     }
@@ -323,6 +320,7 @@ impl Calibration {
 mod tests {
     use super::*;
     use crate::coefficients::{Load, ends};
+    use crate::forecaster::Forecaster;
     use roofcast_ask::deployment::DeploymentOptions;
     use roofcast_facts::catalog::{Catalog, EntryKind};
     use std::sync::Arc;
@@ -370,11 +368,11 @@ mod tests {
                 else {
                     continue;
                 };
-                let coefficients = calibration.coefficients(&CalibrationKey::of(&deployment));
+                let coefficients = Forecaster::new(deployment, calibration).coefficients;
                 seen.insert(coefficients.evidence, coefficients.band.unwrap());
             }
         }
-        assert!(seen.len() >= 3, "{:?}", seen.keys());
+        assert!(seen.len() == Evidence::ALL.len(), "{:?}", seen.keys());
         let bands: Vec<&Band> = seen.values().collect();
         for band in &bands {
             for width in Load::ALL.iter().flat_map(|load| band.widths(*load).all()) {
@@ -393,8 +391,32 @@ mod tests {
         let chip = Arc::new(catalog.accelerator("b200-sxm").unwrap().clone());
         let deployment = Deployment::resolve(model, chip, &DeploymentOptions::default()).unwrap();
         assert_eq!(deployment.weights, "fp8-block+mxfp4");
-        let evidence = Calibration::embedded().unwrap().evidence(&CalibrationKey::of(&deployment));
-        assert_ne!(evidence, Evidence::Nothing);
+        let coefficients = Forecaster::new(deployment, Calibration::embedded().unwrap()).coefficients;
+        assert!(coefficients.evidence >= Evidence::Architecture, "{:?}", coefficients.untimed);
+    }
+
+    /// Fitted numbers that rest on a bound, each of which stands for a term that the model lacks; `docs/cost-model.md` names the
+    /// terms.
+    #[test]
+    fn numbers_at_a_bound_are_known() {
+        let calibration = Calibration::embedded().unwrap();
+        let at_bound = |c: &Constant| c.least < c.most && (c.us == c.least || c.us == c.most);
+        let of = |e: &EngineNumbers| {
+            let until =
+                e.until.as_deref().map_or("", |until| until.split(' ').next().unwrap_or(until)).to_owned();
+            let names = e.times.iter().filter(|(_, c)| at_bound(c)).map(|(name, _)| name.clone());
+            let name = e.name.clone();
+            names.map(move |number| format!("{name} {until} {number}")).collect::<Vec<_>>()
+        };
+        let resting: Vec<String> = calibration.engines.iter().flat_map(of).collect();
+        let known = ["vllm  sequence", "vllm 0.8.0 sequence", "vllm 0.8.0 step", "llama.cpp  prompt_step"];
+        assert_eq!(resting, known);
+        let docs = include_str!("../../../docs/cost-model.md");
+        for number in
+            ["`sequence` of vLLM", "`sequence` and `step` of vLLM before 0.8", "`prompt_step` of llama.cpp"]
+        {
+            assert!(docs.contains(number), "{number}");
+        }
     }
 
     /// vLLM 0.11 with `--async-scheduling` has the host times of 0.14, and 0.14 without it has the host times of 0.13.
@@ -426,7 +448,7 @@ mod tests {
             Calibration::parse("own.toml", &changed.to_toml()).map(|_| ()).map_err(|e| e.to_string())
         };
         assert_eq!(changed(0, 9.0), Ok(()));
-        for (index, width) in [(0, 1.01), (3, 9.0), (3, 0.9)] {
+        for (index, width) in [(0, 1.01), (1, 1.01), (4, 9.0), (4, 0.9)] {
             let refused = changed(index, width).unwrap_err();
             assert!(refused.contains("own.toml") && refused.contains("at least 1"), "{refused}");
         }

@@ -13,7 +13,7 @@ mod waiting;
 
 use crate::profile::Profiles;
 pub(crate) use attention::AttentionKernel;
-pub use band::{Band, Evidence, Load, Widths, Z90, at_deviate, ends};
+pub use band::{Band, Evidence, Load, UNTIMED, Widths, Z90, at_deviate, ends};
 pub use engine_times::{Constant, EngineTimes, ServerLoop};
 pub(crate) use launches::Launches;
 use roofcast_ask::quantized_kernel::Regimes;
@@ -41,7 +41,9 @@ pub struct Coefficients {
     /// Host time that the server's loop adds to the times in `engine`.
     pub(crate) server: ServerLoop,
     /// Depth of evidence: how much of the deployment was measured.
-    pub(crate) evidence: Evidence,
+    pub evidence: Evidence,
+    /// Families of kernels that nobody timed and that take a notable part of a step, as in `routed experts`.
+    pub untimed: Vec<&'static str>,
     /// Bands of a forecast; `None` if none were derived.
     pub band: Option<Band>,
     /// Factor on every time: 1, except for what-if questions about a slower machine.
@@ -109,6 +111,7 @@ impl Coefficients {
             launches: None,
             server: ServerLoop::default(),
             evidence: Evidence::Nothing,
+            untimed: Vec::new(),
             band: None,
             factor: 1.0,
         }

@@ -3,7 +3,7 @@
 //! Knows: `limit = Σ operators max(FLOPs/peak, bytes/bandwidth)` and the bottleneck of each operator. The bytes are
 //! those of weights and KV cache. Knows nothing about schedules.
 
-use crate::coefficients::{Coefficients, Load, ends};
+use crate::coefficients::{Coefficients, Evidence, Load, ends};
 use crate::forecaster::Forecaster;
 use crate::kernel_time::Basis;
 use crate::operator::Work;
@@ -153,6 +153,8 @@ pub struct Cost {
     pub forecast_band: [Picoseconds; 2],
     /// Name of the calibration and measurements behind the forecast.
     pub forecast_source: String,
+    /// Depth of evidence behind the forecast; `None` for a limit.
+    pub forecast_evidence: Option<Evidence>,
     /// Bottleneck of the pass: the resource with the largest part of the time.
     pub bound: Bottleneck,
     /// Time of each total at its own rate.
@@ -197,6 +199,7 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
         forecast: at_least(time),
         forecast_band: ends(width).map(|factor| at_least(time * factor)),
         forecast_source: forecaster.coefficients.name.clone(),
+        forecast_evidence: Some(forecaster.coefficients.evidence),
         ..limit
     }
 }
@@ -204,6 +207,12 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
 /// Computes the limit of `batch` on `deployment`; the forecast in the result equals the limit.
 pub fn limit(deployment: &Deployment, batch: &Batch, utilization: Utilization) -> Cost {
     price(deployment, &Arc::new(StepModel::compile(deployment)), batch, utilization)
+}
+
+/// Computes the bound of `batch`: its limit if all tokens choose the same experts, as those of one text may. Independent tokens
+/// read more.
+pub fn bound(deployment: &Deployment, batch: &Batch, utilization: Utilization) -> Cost {
+    price(deployment, &Arc::new(StepModel::compile(deployment).alike()), batch, utilization)
 }
 
 fn price(deployment: &Deployment, model: &Arc<StepModel>, batch: &Batch, utilization: Utilization) -> Cost {
@@ -284,6 +293,7 @@ impl Breakdown {
             forecast: limit_with_communication,
             forecast_band: [limit_with_communication; 2],
             forecast_source: "limit".to_owned(),
+            forecast_evidence: None,
             bound,
             terms,
             // Rounding to picoseconds may overshoot 1 by parts in a billion.

@@ -3,11 +3,13 @@
 //! Knows: the limit is the step model with ideal coefficients. Knows nothing about traffic.
 
 use crate::calibration::{Calibration, CalibrationKey};
-use crate::coefficients::Coefficients;
+use crate::coefficients::{Coefficients, Evidence, KernelTimes};
+use crate::evidence::KernelEvidence;
 use crate::step::{Contexts, StepModel};
 use crate::timing::Timing;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::{CostKind, EncoderTpMode};
+use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::encoder::{EncoderTime, PromptImages};
 use roofcast_facts::error::Result;
@@ -43,12 +45,38 @@ impl Forecaster {
 
     /// Creates a forecaster with the coefficients of `calibration` for `deployment`.
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
-        let coefficients = Arc::new(calibration.coefficients(&CalibrationKey::of(&deployment)));
+        let key = CalibrationKey::of(&deployment);
+        let tables = Arc::new(calibration.coefficients(&key));
+        let KernelEvidence { depth, untimed } = KernelEvidence::of(&deployment, &tables);
+        let name = calibration.rests_on(&key, depth, &untimed);
+        let band = calibration.band(depth).copied();
+        let tables = Arc::unwrap_or_clone(tables);
+        let coefficients = Arc::new(Coefficients { name, evidence: depth, untimed, band, ..tables });
         let again =
             |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
         let draft = again(&deployment.draft);
         let other = again(&deployment.other);
         Forecaster { deployment, coefficients, draft, other }
+    }
+
+    /// Sentence that says which kernels nobody timed on the chip's architecture; `None` for a limit, and if all notable families
+    /// were timed there.
+    pub fn not_measured(&self) -> Option<String> {
+        let Coefficients { evidence, untimed, kernels, .. } = &*self.coefficients;
+        let Accelerator { id: chip, architecture, .. } = &*self.deployment.accelerator;
+        let weights = &self.deployment.weights;
+        let own = match (kernels, evidence) {
+            (KernelTimes::Measured { .. }, Evidence::Nothing) => Some(format!(
+                "NOT MEASURED: nobody timed kernels on {chip}; the forecast rests on its data sheet"
+            )),
+            (KernelTimes::Measured { .. }, Evidence::Family) => Some(format!(
+                "NOT MEASURED: nobody timed {} with {weights} weights on {chip} or another chip of its architecture \
+                 ({architecture}); their times rest on the data sheet",
+                untimed.join(" and ")
+            )),
+            _ => None,
+        };
+        own.or_else(|| self.other.as_ref()?.not_measured())
     }
 
     /// Creates a forecaster that computes limits only.

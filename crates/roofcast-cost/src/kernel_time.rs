@@ -16,7 +16,7 @@ use crate::operator::{Form, Operator};
 use crate::profile::{Curve, Profiles};
 use choice::Asking;
 pub use choice::Timed;
-pub use choice::{evidence, timed};
+pub use choice::timed;
 pub(crate) use context::Context;
 pub(crate) use formula::RateFormula;
 use host::HostTime;
@@ -70,6 +70,15 @@ impl Basis {
     fn share(kernel: &str) -> Basis {
         Basis { evidence: Evidence::Nothing, exact: false, kernel: kernel.to_owned(), in_place_of: None }
     }
+
+    /// Basis of routed experts with weights in `format`: experts of AWQ, which have zero points, were timed nowhere, and those of
+    /// GPTQ stand for them.
+    fn standing_for(self, format: &str) -> Basis {
+        match format {
+            "awq-int4" => Basis { exact: false, evidence: Evidence::Nothing, ..self },
+            _ => self,
+        }
+    }
 }
 
 /// Source of the times of a deployment's operators.
@@ -117,7 +126,7 @@ impl<'a> Kernels<'a> {
         let basis = match (basis, host) {
             (_, Some(_)) => Basis::share("the host's memory"),
             (Some(basis), None) => basis,
-            (None, None) => Basis::share(self.described()),
+            (None, None) => self.described(operator),
         };
         KernelTime { rates, measured, basis, host }
     }
@@ -129,11 +138,18 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// Description of the basis of an unmeasured time.
-    fn described(&self) -> &'static str {
-        match self.coefficients.kernels {
-            KernelTimes::Ideal { .. } => "limit",
-            KernelTimes::Measured { .. } => "share of the limit",
+    /// Basis of an unmeasured time: the published figures of a kernel on chips of the architecture, or a share of the
+    /// limit.
+    fn described(&self, operator: &Operator) -> Basis {
+        let regimes = &self.coefficients.regimes;
+        let quantized = operator.kind.is_product() && !operator.is_unquantized();
+        match (&self.coefficients.kernels, regimes.name.filter(|_| quantized && regimes.is_measured)) {
+            (KernelTimes::Ideal { .. }, _) => Basis::share("limit"),
+            (KernelTimes::Measured { .. }, None) => Basis::share("share of the limit"),
+            (KernelTimes::Measured { .. }, Some(name)) => Basis {
+                evidence: Evidence::Architecture,
+                ..Basis::share(&format!("published figures of {name}"))
+            },
         }
     }
 }

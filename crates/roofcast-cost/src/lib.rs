@@ -8,6 +8,7 @@ pub mod calibration;
 pub mod capacity;
 pub mod coefficients;
 pub mod cost;
+mod evidence;
 pub mod forecaster;
 pub mod kernel_time;
 pub mod limits;

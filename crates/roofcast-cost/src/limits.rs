@@ -11,13 +11,14 @@ pub use adapters::AdapterCost;
 pub use images::{ImageCost, image};
 
 use crate::capacity::reshaped;
-use crate::cost::{Bottleneck, Cost, Utilization, cost, limit};
+use crate::cost::{Bottleneck, Cost, Utilization, bound, cost, limit};
 use crate::forecaster::Forecaster;
 use crate::memory::Memory;
 use crate::operator::collective::{AllReduce, all_reduce};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::parallelism::indivisible;
 use roofcast_facts::batch::Batch;
+use roofcast_facts::model::Ffn;
 use roofcast_facts::precision::Dtype;
 use roofcast_facts::units::Picoseconds;
 use serde::Serialize;
@@ -74,8 +75,12 @@ pub struct ExpertsTouched {
     pub count: u64,
     /// Number of experts that a token chooses.
     pub per_token: u64,
-    /// Number of distinct experts that the batch reads, if tokens choose evenly.
+    /// Number of distinct experts that the batch reads, if tokens choose evenly and independently.
     pub distinct: f64,
+    /// Limit of the step without messages if all tokens choose the same experts, as those of one text may: no step of this batch
+    /// is faster.
+    #[serde(rename = "least_ms")]
+    pub least: Picoseconds,
 }
 
 /// Ridge point of a dtype.
@@ -171,7 +176,7 @@ pub fn limits(forecaster: &Forecaster, question: &LimitsQuestion) -> Limits {
             decode.communication.message_bytes,
         ),
         tensor_parallel: tensor_parallel(forecaster, question),
-        experts: experts(deployment, question.batch.div_ceil(deployment.parallelism.replicas)),
+        experts: experts(deployment, question),
         kv_cache: kv_cache(deployment, question, &decode),
         adapters: adapters::cost(forecaster, question),
         decode,
@@ -184,11 +189,17 @@ pub fn decode(forecaster: &Forecaster, question: &LimitsQuestion) -> Cost {
     cost(forecaster, &Batch::decode(question.batch, question.context), question.utilization)
 }
 
-fn experts(deployment: &Deployment, tokens: u64) -> Option<ExpertsTouched> {
+fn experts(deployment: &Deployment, question: &LimitsQuestion) -> Option<ExpertsTouched> {
+    let tokens = question.batch.div_ceil(deployment.parallelism.replicas);
+    let batch = Batch::decode(question.batch, question.context);
+    let least = || bound(deployment, &batch, question.utilization).limit;
     deployment.model.layers.iter().find_map(|layer| match &layer.ffn {
-        roofcast_facts::model::Ffn::Experts(e) => {
-            Some(ExpertsTouched { count: e.count, per_token: e.per_token, distinct: e.distinct(tokens) })
-        }
+        Ffn::Experts(e) => Some(ExpertsTouched {
+            count: e.count,
+            per_token: e.per_token,
+            distinct: e.distinct(tokens),
+            least: least(),
+        }),
         _ => None,
     })
 }

@@ -145,6 +145,17 @@ impl StepModel {
         self.stages.part(pass.rows, pass.has_prompts())
     }
 
+    /// The model of steps whose tokens all choose the same routed experts.
+    #[must_use]
+    pub(crate) fn alike(mut self) -> StepModel {
+        for operator in &mut self.operators {
+            if let Form::Experts(experts) = &mut operator.form {
+                *experts = experts.clone().alike();
+            }
+        }
+        self
+    }
+
     /// Microbatches of one replica's step: `n` sequences that decode one token each, and `chunks`.
     pub fn passes<'a>(
         &'a self,

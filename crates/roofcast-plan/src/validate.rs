@@ -15,7 +15,7 @@ pub use resolver::Resolver;
 
 use crate::measurement::{Measurement, Metrics};
 use rayon::prelude::*;
-use roofcast_cost::calibration::{Calibration, CalibrationKey};
+use roofcast_cost::calibration::Calibration;
 use roofcast_cost::coefficients::{Band, Evidence, ends};
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::catalog::Catalog;
@@ -82,9 +82,9 @@ fn point<'a>(row: &'a Measurement, resolver: &mut Resolver, calibration: &Calibr
     if row.measured.all().iter().all(Option::is_none) {
         return left_out("nothing was measured".into(), limit);
     }
-    let evidence = calibration.evidence(&CalibrationKey::of(&deployment));
-    let band = calibration.band(evidence).copied();
-    match point::forecast_near(row, &Forecaster::new(deployment, calibration), None) {
+    let forecaster = Forecaster::new(deployment, calibration);
+    let (evidence, band) = (forecaster.coefficients.evidence, forecaster.coefficients.band);
+    match point::forecast_near(row, &forecaster, None) {
         Ok(point::Forecast { metrics, parts, .. }) => {
             RowForecast { row, limit, forecast: Ok(metrics), parts: Some(parts), evidence, band }
         }

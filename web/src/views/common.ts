@@ -49,6 +49,7 @@ export const BRIEFLY: Readonly<Record<string, string>> = {
   engine: "measured",
   accelerator: "other engines",
   architecture: "its generation",
+  family: "in part",
   nothing: "nothing",
 };
 
@@ -57,5 +58,6 @@ export const EVIDENCE: Readonly<Record<string, string>> = {
   engine: "the engine on this chip",
   accelerator: "this chip, with other engines",
   architecture: "other chips of its generation",
+  family: "its generation, without some kernels",
   nothing: "nothing like it",
 };

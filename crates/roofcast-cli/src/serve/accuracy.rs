@@ -5,13 +5,13 @@
 use super::work::Work;
 use crate::verbs::validate::view::View;
 use anyhow::Result;
-use roofcast::calibration::{Calibration, CalibrationKey};
+use roofcast::calibration::Calibration;
 use roofcast::catalog::EntryKind;
 use roofcast::coefficients::{Band, Evidence};
 use roofcast::deployment::DeploymentOptions;
 use roofcast::measurement::{self, Measurement};
 use roofcast::validate::{RowForecast, points, report};
-use roofcast::{Catalog, Deployment};
+use roofcast::{Catalog, Deployment, Forecaster};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -21,8 +21,7 @@ const PIECE: usize = 8;
 const MOST_ROWS: usize = 20_000;
 /// Engines whose evidence the page shows.
 const ENGINES: [&str; 5] = ["vllm", "sglang", "tensorrt-llm", "llama.cpp", "transformers"];
-/// Model of the deployments by which evidence is looked up. Any model serves, because evidence depends only on
-/// accelerator and engine.
+/// Model of the deployments by which evidence is looked up: dense and in 16 bits, so that every table has its kernels.
 const MODEL: &str = "meta-llama/Llama-3.1-8B-Instruct";
 
 /// Tables of measured points, each by the name of its file.
@@ -92,8 +91,7 @@ impl Accuracy {
 
 /// The bands of forecasts for every depth of evidence, the deepest first.
 pub(super) fn bands(calibration: &Calibration) -> Vec<Band> {
-    let depths = [Evidence::Engine, Evidence::Accelerator, Evidence::Architecture, Evidence::Nothing];
-    depths.into_iter().filter_map(|depth| calibration.band(depth).copied()).collect()
+    Evidence::ALL.into_iter().rev().filter_map(|depth| calibration.band(depth).copied()).collect()
 }
 
 /// The accelerators for which the calibration has any measurement.
@@ -106,7 +104,8 @@ pub(super) fn machines(catalog: &Catalog, calibration: &Calibration) -> Result<V
             let mut options = DeploymentOptions::default();
             options.engine.name = Some((*engine).to_owned());
             let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).ok()?;
-            Some(Measured { engine, evidence: calibration.evidence(&CalibrationKey::of(&deployment)) })
+            let forecaster = Forecaster::new(deployment, calibration);
+            Some(Measured { engine, evidence: forecaster.coefficients.evidence })
         };
         let engines: Vec<Measured> = ENGINES.iter().filter_map(known).collect();
         if engines.iter().any(|known| known.evidence >= Evidence::Accelerator) {

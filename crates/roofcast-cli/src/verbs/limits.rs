@@ -5,7 +5,7 @@ mod operators;
 pub(crate) mod sweep;
 pub(crate) mod view;
 
-use super::{About, MACHINE};
+use super::{About, MACHINE, warned};
 use crate::args::{LimitsArgs, StepArgs};
 use crate::input;
 use crate::page::Alone;
@@ -127,7 +127,8 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         )?;
     } else {
         let image = image.as_ref().map_or(String::new(), images::people);
-        show::text(&(About::of(deployment).title() + &people(deployment, &question, &answer) + &image))?;
+        let title = warned(&forecaster) + &About::of(deployment).title();
+        show::text(&(title + &people(deployment, &question, &answer) + &image))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -250,7 +251,7 @@ fn people(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> Str
     warning.to_owned()
         + &phase(&decode, &l.decode, l.decode_tokens_per_s)
         + &phase(&prefill, &l.prefill, l.prefill_tokens_per_s)
-        + &balance(deployment, l)
+        + &balance(deployment, question, l)
 }
 
 fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
@@ -301,7 +302,7 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
     format!("{title}\n\n{}{}", table::pairs(&pairs), operators::table(cost))
 }
 
-fn balance(deployment: &Deployment, l: &Limits) -> String {
+fn balance(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> String {
     let ridge: Vec<_> =
         l.ridge.iter().map(|r| format!("{} {}", r.dtype, significant(r.flops_per_byte))).collect();
     let critical: Vec<_> = l
@@ -336,10 +337,14 @@ fn balance(deployment: &Deployment, l: &Limits) -> String {
     ];
     if let Some(e) = l.experts {
         let share = percent(e.distinct / e.count as f64);
+        let alike = match question.batch > 1 {
+            true => format!("; the limit is {} ms if all tokens choose alike", ms(e.least)),
+            false => String::new(),
+        };
         pairs.push((
             "experts",
             format!(
-                "{} of {} per token; this batch reads {} ({share}) in each layer",
+                "{} of {} per token; this batch reads {} ({share}) in each layer{alike}",
                 e.per_token,
                 e.count,
                 significant(e.distinct)

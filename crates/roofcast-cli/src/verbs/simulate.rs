@@ -8,7 +8,7 @@ pub(crate) mod sweep;
 mod text;
 pub(crate) mod view;
 
-use super::About;
+use super::{About, warned};
 use crate::args::SimulateArgs;
 use crate::input::scenario::{Base, Source};
 use crate::page::Alone;
@@ -107,7 +107,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
     } else if let Some(measured) = &measured {
         show::text(&beside::people(&title, &scenario.spec, measured))?;
     } else {
-        show::text(&text::people(&title, (&scenario.spec, &scenario.defaults), &simulation))?;
+        let text = text::people(&title, (&scenario.spec, &scenario.defaults), &simulation);
+        show::text(&(warned(&forecaster) + &text))?;
     }
     Ok(match &simulation {
         s if s.interrupted => exit::invalid(),

@@ -304,11 +304,6 @@ pub(super) fn formats(kernels: &Asking, table: KernelTable, weights: &str) -> &'
     }
 }
 
-/// Depth of evidence for the kernels of `weights` under `engine` on `chip`.
-pub fn evidence(times: &KernelTimes, engine: &Release, weights: &str, chip: &Accelerator) -> Evidence {
-    first(times, engine, weights, chip).map_or(Evidence::Nothing, |c| c.evidence)
-}
-
 /// Engine, version and accelerator of the kernel tables behind a forecast.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -66,7 +66,7 @@ impl Bounds<'_> {
 }
 
 /// Formats with the next wider weights, for which an engine has kernels of equal work; none for 16 bits.
-fn wider(format: &str) -> &'static [&'static str] {
+pub(super) fn wider(format: &str) -> &'static [&'static str] {
     match format {
         "nvfp4" | "mxfp4-mxfp8" => &["fp8", "fp8-block"],
         "fp8" | "fp8-dynamic" | "fp8-block" | "w8a8-int8" | "int8" | "gptq-int4" | "mxfp4" => &["bf16"],
@@ -119,23 +119,33 @@ impl Kernels<'_> {
         Some(within(others.into_iter().next().unwrap_or((curve, basis))))
     }
 
-    /// Times of an untimed kernel of narrower weights, which exceed the times of the engine's own 16-bit kernel on the chip at no
-    /// size where bytes `decide`; `None` if the engine has none there, or if it bounds nothing.
+    /// Times of an untimed kernel of narrower weights, which exceed the times of the 16-bit kernel at no size, or at none where
+    /// bytes `decide` if the kernel's figures were measured on the architecture; `None` if the engine has no tables or no 16-bit
+    /// kernel was timed, or if it bounds nothing.
     pub(super) fn bounded(
         &self,
         profiles: &Profiles,
         subject: &Subject,
-        untimed: &dyn Fn(f64) -> f64,
+        (untimed, described): (&dyn Fn(f64) -> f64, Basis),
         decide: &dyn Fn(f64) -> bool,
     ) -> Option<(Curve, Basis)> {
+        // A 16-bit kernel of another engine says nothing about an engine without tables.
+        profiles.sections.iter().find(|section| section.engine == self.asking.engine.name)?;
         let (wider, basis) = self.plausible(profiles, subject, "bf16")?;
+        let regimes = &self.coefficients.regimes;
+        // Figures of the kernel itself count more than a 16-bit kernel of another chip or engine.
+        if regimes.is_measured && basis.evidence != Evidence::Engine {
+            return None;
+        }
         let factor = self.coefficients.factor;
-        let binds = |size: f64| decide(size) && untimed(size) > wider.at(size) * factor;
-        if basis.evidence != Evidence::Engine || !wider.sizes().any(binds) {
+        let binds =
+            |size: f64| (!regimes.is_measured || decide(size)) && untimed(size) > wider.at(size) * factor;
+        if !wider.sizes().any(binds) {
             return None;
         }
         let curve = wider.map(|size, seconds| if binds(size) { seconds * factor } else { untimed(size) });
-        Some((curve, Basis::share(&format!("share of the limit, at most {}", basis.kernel))))
+        let kernel = format!("{}, at most {}", described.kernel, basis.kernel);
+        Some((curve, Basis { kernel, in_place_of: regimes.name.map(str::to_owned), ..described }))
     }
 
     /// The kernel among `kernels` that an engine runs. GEMMs are dispatched by rows, and experts of TensorRT-LLM, so that the

@@ -165,7 +165,8 @@ impl Kernels<'_> {
         let decide =
             |m: f64| weight_bytes / self.chip.kernel_bandwidth() >= 2.0 * elements * m / operator.rate.0;
         operator.bits().filter(|bits| *bits < 15.9)?;
-        let (curve, basis) = self.bounded(profiles, &subject, &untimed, &decide)?;
+        let (curve, basis) =
+            self.bounded(profiles, &subject, (&untimed, self.described(operator)), &decide)?;
         Some((MeasuredTimes::Rows(curve.map(|m, seconds| seconds.max(floor(m)))), basis))
     }
 
@@ -212,7 +213,9 @@ impl Kernels<'_> {
             moving.max(demand.flops / self.chip.sustained(operator.dtype, operator.rate))
         };
         let subject = Subject { table: KernelTable::Experts, curve: &curve, moves: &moves };
-        Some(self.above(self.plausible(profiles, &subject, self.format_of(operator))?, floor))
+        let format = self.format_of(operator);
+        let (curve, basis) = self.plausible(profiles, &subject, format)?;
+        Some(self.above((curve, basis.standing_for(format)), floor))
     }
 
     /// Seconds of `kernel` that do not scale with its work: among shapes of a chip `usual`, on another chip the kernel's

@@ -26,6 +26,8 @@ pub(crate) struct RoutedExperts {
     pub(crate) ranks: u64,
     /// Load of the busiest rank, if an imbalance is stated.
     pub(crate) busiest: Option<BusiestRank>,
+    /// True if all tokens choose the experts that one token chooses, as no fewer are read; false if they choose independently.
+    alike: bool,
     flops_per_token: f64,
     /// Bytes of this rank's experts over the number of experts of the layer: mean bytes that each chosen expert adds.
     bytes_per_touched: f64,
@@ -63,11 +65,18 @@ impl RoutedExperts {
         self.experts.expert.intermediate
     }
 
+    /// Experts whose tokens all choose alike: the fewest reads.
+    #[must_use]
+    pub(crate) fn alike(self) -> RoutedExperts {
+        RoutedExperts { alike: true, ..self }
+    }
+
     /// Work of the busiest rank for the tokens of a replica. Each rank reads as many experts as with even routing.
     pub(crate) fn demand(&self, tokens: u64) -> Work {
+        let touched = self.experts.distinct(if self.alike { tokens.min(1) } else { tokens });
         Work {
             flops: self.flops_per_token * tokens as f64 * self.busiest.unwrap_or(BusiestRank::EVEN).mean,
-            weight_bytes: self.experts.distinct(tokens) * self.bytes_per_touched,
+            weight_bytes: touched * self.bytes_per_touched,
             kv_bytes: 0.0,
         }
     }
@@ -120,6 +129,7 @@ fn operator(deployment: &Deployment, shard: &ExpertShard, part: f64) -> Operator
         bits: 8.0 * shard.bytes.as_f64() / (shard.elements as f64).max(1.0),
         ranks,
         busiest: deployment.experts.load(ranks),
+        alike: false,
         flops_per_token: 2.0 * shard.experts.per_token as f64 / ranks as f64 * shard.elements as f64 * part,
         bytes_per_touched: part * shard.bytes.as_f64() * shard.local as f64 / shard.experts.count as f64,
     };
@@ -154,6 +164,15 @@ mod tests {
         let form = experts();
         assert!((form.uneven(16) - 64.0 / 82.42).abs() < 1e-4, "{}", form.uneven(16));
         assert!(form.uneven(1) == 1.0 && form.uneven(1_000_000) > 0.9999);
+    }
+
+    /// 32 independent tokens read 128 (1 − (15/16)^32) = 111.77 experts, and no fewer than the 8 of one token if they all choose
+    /// alike; the arithmetic is equal.
+    #[test]
+    fn tokens_that_choose_alike_read_the_fewest_experts() {
+        let (independent, alike) = (experts().demand(32), experts().alike().demand(32));
+        assert!((independent.weight_bytes / alike.weight_bytes - 111.77 / 8.0).abs() < 1e-3);
+        assert_eq!((alike.flops, alike.weight_bytes), (independent.flops, experts().demand(1).weight_bytes));
     }
 
     /// 16 tokens are a small-M GEMM: each of their 128 copies reads an expert. 64 tokens have 512 copies on

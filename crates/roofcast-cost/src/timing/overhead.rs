@@ -126,27 +126,26 @@ impl Overhead {
     #[inline(always)]
     pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> PassOverhead {
         let rows = number(pass.rows);
+        let sequences = number(pass.sequences);
         let small_kernels =
             self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
+        let [step, sequence, prompt] = self.exposed;
+        let exposed = step + sequence * sequences + if pass.longest > 0 { prompt } else { 0.0 };
         let device = operators + small_kernels;
         let uncaptured = !self.is_captured(pass.rows, pass.longest > 0);
         let launched = if uncaptured { self.launches[usize::from(pass.longest > 0)] } else { 0.0 };
+        let looping = self.loops[0] + self.loops[1] * sequences;
         let pieces = if !uncaptured && (pass.longest > 0 || self.pieces.1) { self.pieces.0 } else { 0.0 };
         let launches = waiting(device, launched) + pieces;
-        let links = self.messages.time(rows, number(pass.gathered()))
-            + self.messages.shared.seconds(pass)
-            + self.messages.exchange(rows, pass.has_prompts());
-        let host = self.host(pass, device + launches + links);
-        PassOverhead { small_kernels, host, launches, links, covered: [0.0; 2] }
-    }
-
-    /// Host seconds of a pass that a device of `device` busy seconds does not hide. Messages between ranks are kernels, behind
-    /// which the host's loop works as behind others; attention is left out, because it depends on contexts.
-    fn host(&self, pass: &Pass, device: f64) -> f64 {
-        let sequences = number(pass.sequences);
-        let [step, sequence, prompt] = self.exposed;
-        let exposed = step + sequence * sequences + if pass.longest > 0 { prompt } else { 0.0 };
-        exposed + waiting(device, self.loops[0] + self.loops[1] * sequences)
+        PassOverhead {
+            small_kernels,
+            host: exposed + waiting(device + launches, looping),
+            launches,
+            links: self.messages.time(rows, number(pass.gathered()))
+                + self.messages.shared.seconds(pass)
+                + self.messages.exchange(rows, pass.has_prompts()),
+            covered: [0.0; 2],
+        }
     }
 
     /// Overhead of a pass at its limit, whose exchanges overlap with all `operators`, in seconds.
@@ -183,8 +182,7 @@ impl Overhead {
             links += 2.0 * work + *covered + (exchange - work - experts).max(0.0);
         }
         links += exchanges[1] / self.messages.exchange_layers.max(1.0);
-        let host = self.host(pass, kernels + launches + links);
-        PassOverhead { small_kernels, host, launches, links, covered }
+        PassOverhead { small_kernels, launches, links, covered, ..alone }
     }
 }
 

@@ -3,15 +3,15 @@
 //! Knows: a width is the 80th percentile of the errors' absolute logarithms, by class of load, metric and depth of
 //! evidence; each row counts with the weight of its deployment. Depths are pooled (isotonic regression) if few rows were
 //! measured at one, or if a deeper one would be wider than a shallower one, so that more evidence never widens an
-//! interval. Knows nothing about fitting.
+//! interval. Where kernels were not timed, a width is at least [`UNTIMED`]. Knows nothing about fitting.
 
 use super::Residual;
-use roofcast_cost::coefficients::{Band, Evidence, Load, Widths};
+use roofcast_cost::coefficients::{Band, Evidence, Load, UNTIMED, Widths};
 
 /// Fewest residuals that give a depth of evidence, or a metric, a width of its own.
 const MIN_ROWS: usize = 30;
 /// Width of an interval without any residuals, and least width of a depth below the shallowest measured one.
-const UNKNOWN: f64 = 2.0;
+const UNKNOWN: f64 = UNTIMED;
 const TTFT: usize = 0;
 const TPOT: usize = 1;
 const E2E: usize = 2;
@@ -93,7 +93,8 @@ fn by_depth(residuals: &[Residual], metric: usize, load: Load) -> Option<ByDepth
     let of_depth = |depth: usize| {
         let block = blocks.iter().find(|block| block.deepest >= depth);
         let width = block.map_or(UNKNOWN, |block| width(&block.residuals));
-        if depth < shallowest { width.max(UNKNOWN) } else { width }
+        let untimed = Evidence::ALL[depth] <= Evidence::Family;
+        if untimed || depth < shallowest { width.max(UNKNOWN) } else { width }
     };
     Some(std::array::from_fn(of_depth))
 }
@@ -121,7 +122,7 @@ mod tests {
         logs.map(row).collect()
     }
 
-    fn tpot(bands: &[Band]) -> [f64; 4] {
+    fn tpot(bands: &[Band]) -> [f64; 5] {
         std::array::from_fn(|depth| bands[depth].closed_loop.tpot)
     }
 
@@ -132,9 +133,9 @@ mod tests {
     fn a_width_by_hand() {
         let signed = |n: i32| f64::from(if n % 2 == 0 { n } else { -n }) / 100.0;
         let bands = of(&rows(Evidence::Engine, (1..=40).map(signed)));
-        assert_eq!(tpot(&bands), [2.0, 2.0, 2.0, 1.377]);
-        assert_eq!(bands[3].closed_loop.all(), [1.377; 4]);
-        assert_eq!(bands[3].step.all(), [2.0; 4]);
+        assert_eq!(tpot(&bands), [2.0, 2.0, 2.0, 2.0, 1.377]);
+        assert_eq!(bands[4].closed_loop.all(), [1.377; 4]);
+        assert_eq!(bands[4].step.all(), [2.0; 4]);
     }
 
     /// A sibling chip with 40 rows of error 0.1 and an engine with 40 rows of error 0.3 are pooled: the 64th of 80 has
@@ -146,16 +147,17 @@ mod tests {
             all.extend(rows(Evidence::Engine, std::iter::repeat_n(engine, 40)));
             tpot(&of(&all))
         };
-        assert_eq!(of_two(0.1, 0.3), [2.0, 1.35, 1.35, 1.35]);
-        assert_eq!(of_two(0.3, 0.1), [2.0, 1.35, 1.35, 1.105]);
+        assert_eq!(of_two(0.1, 0.3), [2.0, 2.0, 1.35, 1.35, 1.35]);
+        assert_eq!(of_two(0.3, 0.1), [2.0, 2.0, 1.35, 1.35, 1.105]);
     }
 
-    /// Ten rows are too few: they are pooled with the 40 rows of the neighbouring depth.
+    /// Ten rows are too few: they are pooled with the 40 rows of the neighbouring depth, whose kernels nobody timed, so that its own
+    /// width is at least 2.
     #[test]
     fn a_depth_with_few_rows_has_its_neighbours_width() {
         let mut all = rows(Evidence::Nothing, std::iter::repeat_n(0.5, 40));
         all.extend(rows(Evidence::Engine, std::iter::repeat_n(0.1, 10)));
         // The 40th of 50 has an error of 0.5.
-        assert_eq!(tpot(&of(&all)), [1.649; 4]);
+        assert_eq!(tpot(&of(&all)), [2.0, 2.0, 1.649, 1.649, 1.649]);
     }
 }

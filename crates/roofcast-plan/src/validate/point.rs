@@ -171,7 +171,8 @@ fn shortest(row: &Measurement, lengths: Lengths) -> u64 {
 pub struct RowLimits {
     /// Limits with links as every view shows them: all operators and transfers one after another.
     pub(crate) whole: Metrics,
-    /// Limits of memory and arithmetic only, because engines may overlap the links; nothing can be faster.
+    /// Limits of memory and arithmetic only, because engines may overlap the links, with tokens that all choose the same
+    /// experts, because prompts of one text nearly do; nothing can be faster.
     pub least: Metrics,
 }
 
@@ -186,8 +187,8 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
         Some(batch) => (batch, context),
         None => (1, row.context.unwrap_or(shortest_of(row.input) + shortest_of(row.output) / 2)),
     };
-    let limit = |batch: &Batch| cost::limit(deployment, batch, Utilization::FULL);
-    let step = limit(&Batch::decode(batch, context));
+    let both = |batch: &Batch| [cost::limit, cost::bound].map(|of| of(deployment, batch, Utilization::FULL));
+    let step = both(&Batch::decode(batch, context));
     // A static batch has its first token when all its prompts are computed.
     let prompts = if row.kind.is_static() { row.concurrency.unwrap_or(1) } else { 1 };
     // Prompts of disaggregated rows are computed by another pool.
@@ -195,9 +196,9 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
     // Shared prompt tokens may be in the prefix cache.
     let cached = if row.may_hit() { u64::MAX } else { row.prefix().map_or(0, |prefix| prefix.length) };
     let uncached = |input| shortest(row, input).saturating_sub(cached).max(1);
-    let prompt = prompt.map(|input| limit(&Batch::prefill(prompts, uncached(input))));
+    let prompt = prompt.map(|input| both(&Batch::prefill(prompts, uncached(input))));
     let after = shortest_of(row.output).saturating_sub(1) as f64;
-    let metrics = |of: fn(&Cost) -> Picoseconds| {
+    let metrics = |of: fn(&[Cost; 2]) -> Picoseconds| {
         let step = of(&step).ms();
         let prompt = prompt.as_ref().map(|prompt| of(prompt).ms());
         Metrics {
@@ -208,7 +209,10 @@ pub fn limits(row: &Measurement, deployment: &Deployment) -> RowLimits {
             total_tok_s: None,
         }
     };
-    RowLimits { whole: metrics(|cost| cost.limit_with_communication), least: metrics(|cost| cost.limit) }
+    RowLimits {
+        whole: metrics(|[limit, _]| limit.limit_with_communication),
+        least: metrics(|[_, bound]| bound.limit),
+    }
 }
 
 /// Link for KV transfers between pools, which rows do not record: NVLink if the node spans a rack, else the network

@@ -206,7 +206,7 @@ class AtSpeed(Part):
 class Bands(Part):
     """Bands of a forecast: each contains the forecast, and the measured value in eight cases of ten."""
 
-    evidence: Literal["nothing", "architecture", "accelerator", "engine"]
+    evidence: Literal["nothing", "family", "architecture", "accelerator", "engine"]
     """Depth of evidence: how much of the deployment has been measured."""
 
     rests_on: str
@@ -234,7 +234,7 @@ class Bands(Part):
 class Basis(Part):
     """Measurement or assumption that an operator's time is based on."""
 
-    evidence: Literal["nothing", "architecture", "accelerator", "engine"]
+    evidence: Literal["nothing", "family", "architecture", "accelerator", "engine"]
     """Depth of evidence: how similar the measured kernel is."""
 
     exact: bool
@@ -484,7 +484,7 @@ class Choice(Part):
     stage: Literal["memory", "limit", "estimate", "simulation"]
     """The stage that judged the deployment."""
 
-    evidence: Literal["nothing", "architecture", "accelerator", "engine"] | None
+    evidence: Literal["nothing", "family", "architecture", "accelerator", "engine"] | None
     """Measurements that support the forecast of step times; ``None`` at the limit."""
 
     kernels: Timed | None
@@ -811,6 +811,9 @@ class Cost(Part):
     forecast_source: str
     """Name of the calibration and measurements behind the forecast."""
 
+    forecast_evidence: Literal["nothing", "family", "architecture", "accelerator", "engine"] | None
+    """Depth of evidence behind the forecast; ``None`` for a limit."""
+
     bound: Literal["memory", "compute", "communication"]
     """Bottleneck of the pass: the resource with the largest part of the time."""
 
@@ -977,7 +980,7 @@ class CurvePoint(Part):
     missed: str | None
     """Text of the SLO bound that the point misses; ``None`` if it meets the SLO."""
 
-    evidence: Literal["nothing", "architecture", "accelerator", "engine"] | None
+    evidence: Literal["nothing", "family", "architecture", "accelerator", "engine"] | None
     """Measurements that support the forecast of step times; ``None`` at the limit."""
 
     kernels: Timed | None
@@ -1135,7 +1138,11 @@ class ExpertsTouched(Part):
     """Number of experts that a token chooses."""
 
     distinct: float
-    """Number of distinct experts that the batch reads, if tokens choose evenly."""
+    """Number of distinct experts that the batch reads, if tokens choose evenly and independently."""
+
+    least_ms: float
+    """Limit of the step without messages if all tokens choose the same experts, as those of one text may: no step of
+    this batch is faster."""
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -57,6 +57,8 @@ struct Replica {
     prefill: Cost,
     kv_tokens: u64,
     max_batch: u64,
+    /// Sentence that says which kernels nobody timed on the architecture.
+    untimed: Option<String>,
 }
 
 impl Replica {
@@ -91,7 +93,8 @@ impl Replica {
             prefill: input.max(1),
             utilization: Utilization::FULL,
         };
-        let limit = limits(&Forecaster::embedded(replica)?.slowed(slower), &question);
+        let serving = Forecaster::embedded(replica)?.slowed(slower);
+        let limit = limits(&serving, &question);
         // In a disaggregated deployment, prompts are computed by prefill replicas.
         let prefill = match &best.prefill {
             None => limit.prefill,
@@ -107,6 +110,7 @@ impl Replica {
             prefill,
             kv_tokens: held.kv_tokens,
             max_batch: held.max_batch,
+            untimed: serving.not_measured(),
         })
     }
 }
@@ -126,7 +130,7 @@ pub(super) fn in_detail(
     };
     let kind = best.beside.as_ref().map_or_else(String::new, |_| format!(" on {}", best.accelerator));
     let mut pairs = vec![("best", named(best))];
-    pairs.extend(rests::caveats(best, &answer.plan.ranked, [&replica.decode, &replica.prefill]));
+    pairs.extend(rests::caveats(best, &answer.plan.ranked, replica.untimed.as_deref()));
     pairs.extend(money(best, answer));
     pairs.extend([
         ("proof", proof(best)),
@@ -161,7 +165,7 @@ pub(super) fn in_brief(
     pairs.extend(money(best, answer));
     pairs.push(("why", why(answer.plan)));
     pairs.push(("meets", format!("{}; {}", times(best, false), headroom(best))));
-    let caveats = rests::caveats(best, &answer.plan.ranked, [&replica.decode, &replica.prefill]);
+    let caveats = rests::caveats(best, &answer.plan.ranked, replica.untimed.as_deref());
     pairs.extend(sure(best).map(|text| ("sure", text)));
     match caveats.is_empty() {
         true => pairs.extend(rests::basis_of(best).map(|text| ("evidence", text))),

@@ -9,9 +9,7 @@ use crate::show::table;
 use crate::verbs::bands;
 use roofcast::bands::Bands;
 use roofcast::coefficients::Evidence;
-use roofcast::cost::Cost;
 use roofcast::kernel_time::Timed;
-use roofcast::model::Family;
 use roofcast::plan::{Bounded, Choice, Plan};
 use roofcast::spec::{Objective, SearchSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,46 +88,29 @@ pub(super) fn interval(best: &Choice) -> Option<(&'static str, String)> {
     Some(("80 % interval", text))
 }
 
-/// Least part of a step's forecast from which untimed kernels are named.
-const NAMED: f64 = 0.05;
+/// First line of a plan whose `best` deployment has kernels that nobody timed on its architecture.
+pub(super) fn untimed(best: &Choice) -> Option<String> {
+    let rests_on = &best.bands.as_ref()?.rests_on;
+    let line = || table::line(&format!("NOT MEASURED: the best deployment rests on {rests_on}"));
+    best.evidence.filter(|evidence| *evidence <= Evidence::Family).map(|_| line())
+}
 
-/// Lines that say which kernels of `best` nobody timed on its accelerator, and what the best deployment on timed kernels
-/// costs; empty if all were timed there. `steps` are a decode step and a prompt of a replica.
-pub(super) fn caveats(best: &Choice, ranked: &[Choice], steps: [&Cost; 2]) -> Vec<(&'static str, String)> {
+/// Lines that say what nobody timed on the accelerator of `best`, and what the best deployment on timed kernels costs; empty if
+/// all its kernels were timed there. `untimed` says which kernels nobody timed on the architecture.
+pub(super) fn caveats(
+    best: &Choice,
+    ranked: &[Choice],
+    untimed: Option<&str>,
+) -> Vec<(&'static str, String)> {
     let chip = &best.accelerator;
     let timed = |c: &Choice| c.evidence.is_none_or(|evidence| evidence >= Evidence::Accelerator);
-    let mut untimed: BTreeMap<&str, f64> = BTreeMap::new();
-    for step in steps {
-        let all: f64 = step.operators.iter().map(|o| o.forecast.ms()).sum();
-        let mut of_step: BTreeMap<&str, f64> = BTreeMap::new();
-        for operator in &step.operators {
-            let known = operator.rests_on.as_ref().is_some_and(|basis| basis.evidence != Evidence::Nothing);
-            let Some(name) = family(operator.family).filter(|_| !known) else { continue };
-            *of_step.entry(name).or_default() += operator.forecast.ms() / all;
+    let text = match (best.evidence, untimed) {
+        (None, _) => return Vec::new(),
+        (Some(_), Some(text)) => text.to_owned(),
+        (Some(Evidence::Architecture), None) => {
+            format!("NOT MEASURED: some kernels of {chip} are those timed on a sibling chip")
         }
-        for (name, part) in of_step {
-            let largest_part = untimed.entry(name).or_default();
-            *largest_part = largest_part.max(part);
-        }
-    }
-    untimed.retain(|_, part| *part >= NAMED);
-    let names: Vec<&str> = untimed.keys().copied().collect();
-    let text = match best.evidence {
-        None => return Vec::new(),
-        Some(Evidence::Nothing) => {
-            format!("NOT MEASURED: nobody timed kernels on {chip}; the forecast rests on its data sheet")
-        }
-        Some(_) if !names.is_empty() => {
-            format!(
-                "NOT MEASURED: nobody timed kernels of {} with {} weights on {chip}; their times are a part of the data sheet's rates",
-                names.join(" and "),
-                best.weights
-            )
-        }
-        Some(Evidence::Architecture) => {
-            format!("NOT MEASURED: kernels of {chip} are those timed on a sibling chip")
-        }
-        Some(_) => return Vec::new(),
+        (Some(_), None) => return Vec::new(),
     };
     let mut lines = vec![("evidence", text)];
     let price = |c: &Choice| dollars(c.cost_per_hour);
@@ -160,16 +141,6 @@ pub(super) fn caveats(best: &Choice, ranked: &[Choice], steps: [&Cost; 2]) -> Ve
         None => lines.push(("best measured", "none among the deployments that were simulated".to_owned())),
     }
     lines
-}
-
-/// Name of a family of kernels that tables time; `None` for others.
-fn family(family: Family) -> Option<&'static str> {
-    match family {
-        Family::Gemm => Some("GEMMs"),
-        Family::Attention => Some("attention"),
-        Family::Moe => Some("routed experts"),
-        Family::Indexer | Family::Embedding | Family::Elementwise => None,
-    }
 }
 
 fn basis(row: &Row) -> Option<String> {

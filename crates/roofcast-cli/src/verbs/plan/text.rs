@@ -67,7 +67,8 @@ pub(super) fn people(
 /// the deployment that runs now.
 pub(super) fn begin(spec: &Spec, model: &Model, answer: &Answer) -> String {
     let found = answer.plan;
-    let mut text = spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w, answer));
+    let mut text = found.best.as_ref().and_then(rests::untimed).unwrap_or_default();
+    text += &spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w, answer));
     if !found.assumptions.is_empty() {
         text += &(assumed(&found.assumptions) + "\n");
     }
