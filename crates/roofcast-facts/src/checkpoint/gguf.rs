@@ -296,7 +296,9 @@ pub fn tensor_name(module: &str, layer: Option<usize>) -> String {
             other => format!("{other}.{kind}"),
         };
     };
-    let named = TENSORS.iter().find(|(_, modules)| modules.iter().any(|own| path.ends_with(own)));
+    let named = TENSORS.iter().filter(|(_, modules)| modules.iter().any(|module| path.ends_with(module)));
+    // A tensor of its own comes before one that files may fuse with others.
+    let named = named.min_by_key(|(_, modules)| modules.len());
     format!("blk.{layer}.{}.{kind}", named.map_or(path, |(name, _)| name))
 }
 
