@@ -71,7 +71,7 @@ impl<'a> Metadata<'a> {
         value: impl std::fmt::Display,
         accepted: impl std::fmt::Display,
     ) -> Error {
-        Error::field(self.place, &format!("{}.{key}", self.architecture), value, accepted)
+        Error::field(self.place, format!("{}.{key}", self.architecture), value, accepted)
     }
 }
 
