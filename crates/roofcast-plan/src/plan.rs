@@ -146,7 +146,11 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
     }
     let mut plan = margins::explored(&mut search_state, plan)?;
     let against = search.against_api.zip(plan.best.as_ref());
-    plan.against_api = against.and_then(|(prices, best)| AgainstApi::of(prices, best, &demand));
+    plan.against_api = against.and_then(|(prices, best)| {
+        let rate = demand.rate.unwrap_or(best.output_tok_s / demand.output);
+        let most = best.max_requests_per_s.map(|most| (most, !best.beyond_tried()));
+        Some(AgainstApi::at(prices, best.cost_per_hour?, &demand, (rate, most)))
+    });
     if let Some((asked, best)) = over_time.zip(plan.best.as_ref().map(|best| best.index)) {
         plan.over_time = over_time::over_time(&mut search_state, best, asked)?;
         plan.simulated = search_state.simulated;

@@ -3,7 +3,6 @@
 //! Knows: an API's bill for the load is tokens × prices; a deployment costs its price per hour, at any rate that it
 //! carries. Knows nothing about the quality or the latency of an API.
 
-use super::answer::Choice;
 use super::demand::TrafficDemand;
 use roofcast_ask::spec::ApiPrices;
 use serde::Serialize;
@@ -31,16 +30,9 @@ pub struct AgainstApi {
 }
 
 impl AgainstApi {
-    /// `best` against `prices` under the load `demand`; `None` without a price of the deployment.
-    pub(super) fn of(prices: ApiPrices, best: &Choice, demand: &TrafficDemand) -> Option<AgainstApi> {
-        let rate = demand.rate.unwrap_or(best.output_tok_s / demand.output);
-        let most = best.max_requests_per_s.map(|most| (most, !best.beyond_tried()));
-        Some(AgainstApi::at(prices, best.cost_per_hour?, demand, (rate, most)))
-    }
-
     /// A deployment of `per_hour` dollars against `prices` at `rate` requests per second. `most` is the highest rate at
     /// which it meets the SLO, and true if it misses the SLO above.
-    fn at(
+    pub(super) fn at(
         prices: ApiPrices,
         per_hour: f64,
         demand: &TrafficDemand,

@@ -78,6 +78,15 @@ impl Drawing<'_> {
                 best = Some((cost, load));
             }
         }
+        // Where requests wait, more users of a replica may cost more: a smaller load that was simulated can be cheaper.
+        for load in runs.keys() {
+            if let Some([tok_s, cost]) = self.figures(*load, runs)
+                && tok_s >= speed
+                && best.is_none_or(|(least, _)| cost < least)
+            {
+                best = Some((cost, *load));
+            }
+        }
         Ok(best.map(|(_, load)| load))
     }
 
