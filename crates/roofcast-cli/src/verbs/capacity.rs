@@ -187,7 +187,7 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         )?;
     }
     let starts = start.is_none_or(|start| start.refusal.is_none());
-    Ok(if capacity_found.fits && starts { ExitCode::SUCCESS } else { exit::infeasible() })
+    Ok(if capacity_found.kv_tokens > 0 && starts { ExitCode::SUCCESS } else { exit::infeasible() })
 }
 
 /// The question that the flags ask, for sequences of `context` tokens.
