@@ -14,11 +14,10 @@ use crate::show::target::Target;
 use crate::show::{self, table};
 use clap::ValueEnum;
 use roofcast::cost::{Cost, OperatorCost, Utilization};
-use roofcast::deployment::support;
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
 use roofcast::limits::{AdapterCost, ImageCost, IntensityPoint, Limits, LimitsQuestion, intensity, limits};
 use roofcast::report;
-use roofcast::{Deployment, Forecaster};
+use roofcast::{Deployment, Forecaster, deployment::support};
 use serde::Serialize;
 use std::process::ExitCode;
 use view::View;
@@ -337,10 +336,9 @@ fn balance(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> St
     ];
     if let Some(e) = l.experts {
         let share = percent(e.distinct / e.count as f64);
-        let alike = match question.batch > 1 {
-            true => format!("; the limit is {} ms if all tokens choose alike", ms(e.least)),
-            false => String::new(),
-        };
+        let alike = (question.batch > 1)
+            .then(|| format!("; the limit is {} ms if all tokens choose alike", ms(e.least)))
+            .unwrap_or_default();
         pairs.push((
             "experts",
             format!(
