@@ -169,12 +169,15 @@ fn longest_context(memory: &Memory) -> u64 {
     below
 }
 
-/// Fewest accelerators whose total memory, less reserves, holds the weights and `batch` sequences.
+/// Fewest accelerators whose total memory, less reserves, holds the weights that are not on the host, and `batch`
+/// sequences.
 ///
 /// ceil((weights + batch × sequence) / free bytes of one accelerator), with the activations of `deployment`.
 fn min_accelerators(memory: &Memory, context: u64, batch: u64) -> Option<u64> {
     let deployment = memory.deployment;
-    let needed = deployment.weight_bytes + per_sequence(deployment, context) * batch;
+    let hosted: Bytes = deployment.stages.iter().map(|stage| stage.host_bytes).sum();
+    let hosted = hosted * deployment.parallelism.stage_ranks();
+    let needed = deployment.weight_bytes.saturating_sub(hosted) + per_sequence(deployment, context) * batch;
     let rank = memory.ranks().first()?;
     let room = rank.budget_bytes.min(rank.free_bytes).saturating_sub(rank.beside_weights());
     let count = needed.0.div_ceil(room.0.max(1));

@@ -1,8 +1,8 @@
 //! Time from the start of a replica until it takes requests.
 //!
-//! Knows: a checkpoint's bytes come over a disk or a network, each node's on its own; then an engine imports, compiles,
-//! measures memory and captures graphs, which takes as long for a small model as for a large one within a factor of two.
-//! Knows nothing about images of containers and the start of machines.
+//! Knows: a checkpoint's bytes come over a disk or a network, each node's on its own, also those that stay on the host;
+//! then an engine imports, compiles, measures memory and captures graphs, for as long as in the log of one model: other
+//! models' logs were not found. Knows nothing about images of containers and the start of machines.
 
 use crate::memory::Memory;
 use roofcast_ask::Deployment;
@@ -59,7 +59,10 @@ impl Startup {
         let memory = Memory::of(deployment);
         let replica = deployment.parallelism.stage_ranks() * deployment.parallelism.pp;
         let node = deployment.accelerator.node_size.clamp(1, replica);
-        let fullest = memory.ranks().iter().map(|rank| rank.weight_bytes).max().unwrap_or_default();
+        let stages = deployment.stages.iter();
+        let weights =
+            memory.ranks().iter().zip(stages).map(|(rank, stage)| rank.weight_bytes + stage.host_bytes);
+        let fullest = weights.max().unwrap_or_default();
         let bytes = Bytes(fullest.0 * node);
         let read = StartPart { part: "weights", seconds: bytes.as_f64() / bytes_per_s, source: "" };
         let (engine, first_s) = engine(deployment);
@@ -110,5 +113,10 @@ mod tests {
         assert!((start.first_s - 11.86).abs() < 1e-9, "{start:?}");
         let sum: f64 = start.parts.iter().map(|part| part.seconds).sum();
         assert!((sum - start.seconds).abs() < 1e-9);
+        // Weights on the host are read as well, and the accelerators need no room for them.
+        let mut options = DeploymentOptions::default();
+        options.engine.vllm.cpu_offload_gb = Some(8.0);
+        let hosted = Deployment::resolve(deployment.model, deployment.accelerator, &options).unwrap();
+        assert_eq!(Startup::of(&hosted, VOLUME_BYTES_PER_S).bytes, start.bytes);
     }
 }

@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 const DEEPEST: usize = 16;
 /// Most items or properties of one generated value.
 pub(super) const MOST_PARTS: usize = 64;
+/// Most values of a generated answer, over all depths; later values are null.
+const MOST_VALUES: usize = 4096;
 /// Most characters of one generated text.
 const LONGEST: u64 = 4096;
 
@@ -96,7 +98,7 @@ pub(super) fn filled(
     draw: &mut dyn FnMut(usize) -> usize,
     word: &dyn Fn(usize) -> String,
 ) -> Value {
-    Filler { root: schema, draw, word }.fill(schema, 0)
+    Filler { root: schema, draw, word, left: MOST_VALUES }.fill(schema, 0)
 }
 
 /// Generator of values for a schema.
@@ -105,13 +107,16 @@ struct Filler<'a> {
     root: &'a Value,
     draw: &'a mut dyn FnMut(usize) -> usize,
     word: &'a dyn Fn(usize) -> String,
+    /// Number of values that may still be generated.
+    left: usize,
 }
 
 impl<'a> Filler<'a> {
     fn fill(&mut self, schema: &'a Value, depth: usize) -> Value {
-        if depth > DEEPEST {
+        if depth > DEEPEST || self.left == 0 {
             return Value::Null;
         }
+        self.left -= 1;
         if let Some(found) = schema.get("const") {
             return found.clone();
         }
@@ -212,6 +217,18 @@ impl<'a> Filler<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Arrays of 9 in arrays, ten deep, would have 9^10 values; the answer has as many as are allowed.
+    #[test]
+    fn deep_arrays_end_at_the_bound() {
+        let deep = (0..10).fold(
+            json!({"type": "integer"}),
+            |items, _| json!({"type": "array", "minItems": 9, "items": items}),
+        );
+        let count = |value: &Value| value.to_string().matches(['[', '0']).count();
+        let answer = filled(&deep, &mut |_| 0, &|_| String::new());
+        assert!((1000..=MOST_VALUES).contains(&count(&answer)), "{}", count(&answer));
+    }
 
     fn read(body: Value) -> Result<Option<Form>, Refusal> {
         Form::read(&Fields::parse(body.to_string().as_bytes()).unwrap())

@@ -39,7 +39,8 @@ pub(super) fn ollama(words: &[String], variables: &[String]) -> Result<LlamaServ
         flags.extend([("-ctk", format.clone()), ("-ctv", format)]);
     }
     let note = format!(
-        "a context of {CONTEXT} tokens, Ollama's below 24 GiB of memory: OLLAMA_CONTEXT_LENGTH sets another"
+        "a context of {CONTEXT} tokens, Ollama's below 24 GiB of memory (32768 from 24 GiB on, 262144 from 48): \
+         OLLAMA_CONTEXT_LENGTH=32768 before the command sets it"
     );
     Ok(server(flags, context.is_none().then_some(note)))
 }

@@ -38,10 +38,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
 /// deprecated, and `tensor` split matrices. Without `-ts`, all accelerators of the question share the model.
 fn split(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let mode = last(apart, "split_mode");
-    let shares = last(apart, "tensor_split").map(|given| {
-        let shares = given.value.split([',', '/']).filter(|share| share.trim().parse::<f64>() != Ok(0.0));
-        shares.count() as i64
-    });
+    let shares = last(apart, "tensor_split").map(counted_shares).transpose()?;
     match (mode.map(|given| given.value.as_str()), shares) {
         (None | Some("layer"), Some(shares)) => command.set("parallelism.pp", shares),
         (None | Some("layer"), None) => {}
@@ -56,6 +53,18 @@ fn split(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Number of cards with a share of the model.
+fn counted_shares(given: &Given) -> Result<i64> {
+    let mut count = 0;
+    for share in given.value.split([',', '/']) {
+        match share.trim().parse::<f64>() {
+            Ok(share) if share.is_finite() && share >= 0.0 => count += i64::from(share > 0.0),
+            _ => return Err(wrong(given, "numbers from 0, one for each card, as 3,1")),
+        }
+    }
+    if count == 0 { Err(wrong(given, "a share above 0")) } else { Ok(count) }
 }
 
 /// Reads where layers, experts and single tensors lie.
@@ -115,5 +124,12 @@ mod tests {
             assert_eq!(split["parallelism"][key], degree.into(), "{flags}");
         }
         assert!(read("llama-server -m m.gguf -sm column").unwrap_err().to_string().contains("row or tensor"));
+        for shares in ["a,b", "nan,1", "-1,1", "1e400,1", ",,,", "0,0"] {
+            let refused = read(&format!("llama-server -m m.gguf -ts {shares}")).unwrap_err().to_string();
+            assert!(
+                refused.contains("-ts") && refused.contains("share") | refused.contains("3,1"),
+                "{refused}"
+            );
+        }
     }
 }

@@ -5,12 +5,13 @@
 
 use super::{Deployment, DeploymentOptions};
 use crate::parallelism::RequestedParallelism;
-use crate::spec::{EncoderTpMode, EngineSpec};
+use crate::spec::{EncoderTpMode, EngineKind, EngineSpec};
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::model::{ImageSize, ImageTokens, Model};
 use std::sync::Arc;
 
-/// Returns `model` with the bounds on images that the engine's `mm_processor_kwargs` set, and notes keys that set none.
+/// Returns `model` with the bounds on images that vLLM's `mm_processor_kwargs` set, and notes keys that set none. Other
+/// engines read no section of vLLM's.
 ///
 /// # Errors
 /// Fails for a text that is no JSON object, for bounds that are out of range, and for a model without a tower.
@@ -20,7 +21,8 @@ pub(super) fn with_processor(
     assumptions: &mut Vec<String>,
 ) -> Result<Arc<Model>> {
     const PLACE: &str = "engine.vllm.mm_processor_kwargs";
-    let Some(text) = &engine.vllm.mm_processor_kwargs else { return Ok(model) };
+    let is_read = EngineKind::of(engine.name()) == EngineKind::Vllm;
+    let Some(text) = engine.vllm.mm_processor_kwargs.as_ref().filter(|_| is_read) else { return Ok(model) };
     let mut bounded = Model::clone(&model);
     let Some(tower) = &mut bounded.tower else {
         let accepted = format!("omitted: {} has no vision tower that is read", model.name);

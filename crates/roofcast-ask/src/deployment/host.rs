@@ -11,7 +11,7 @@
 
 use super::{Deployment, DeploymentOptions, PipelineStage};
 use crate::spec::{EngineKind, EngineSpec};
-use regex_lite::Regex;
+use regex_lite::{Regex, RegexBuilder};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::checkpoint::gguf;
 use roofcast_facts::error::{Error, Result};
@@ -146,19 +146,45 @@ fn llama_cpp(spec: &EngineSpec, model: &Model) -> Result<Places> {
     Ok(if moves { Places::LlamaCpp(places) } else { Places::Accelerator })
 }
 
+/// Most pairs of a pattern and a place: several for each of a hundred layers.
+const MOST_PAIRS: usize = 512;
+/// Most bytes of a compiled pattern.
+const PATTERN_BYTES: usize = 1 << 15;
+/// Buffer types of llama.cpp's backends on a device, each followed by the device's number.
+const DEVICES: [&str; 8] = ["CANN", "CUDA", "Metal", "MTL", "MUSA", "ROCm", "SYCL", "Vulkan"];
+
+/// True if `place`, a buffer type of llama.cpp, is on the host; `None` if it is neither there nor on a device.
+fn on_host(place: &str) -> Option<bool> {
+    let numbered = |device: &&str| {
+        place.strip_prefix(*device).is_some_and(|number| number.chars().all(|c| c.is_ascii_digit()))
+    };
+    let is_host = place.starts_with("CPU") || place.ends_with("_Host");
+    (is_host || DEVICES.iter().any(|device| numbered(&device))).then_some(is_host)
+}
+
 /// Reads `PATTERN=PLACE` pairs, separated by commas.
 fn named(text: &str) -> Result<Vec<(Regex, bool)>> {
     let refused = |found: &str, accepted: &str| {
-        Err(Error::field("engine", "override_tensor", format!("{found:?}"), accepted))
+        let start: String = found.chars().take(100).collect();
+        Err(Error::field("engine", "override_tensor", format!("{start:?}"), accepted))
     };
+    let pairs = || text.split(',').filter(|pair| !pair.is_empty());
+    if pairs().count() > MOST_PAIRS {
+        return refused(text, &format!("at most {MOST_PAIRS} pairs"));
+    }
     let mut all = Vec::new();
-    for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-        match pair.rsplit_once('=').map(|(pattern, place)| (Regex::new(pattern), place)) {
-            Some((Ok(pattern), place)) if !place.is_empty() => {
-                all.push((pattern, place.starts_with("CPU") || place.ends_with("_Host")));
+    for pair in pairs() {
+        let Some((pattern, place)) = pair.rsplit_once('=') else {
+            return refused(pair, "PATTERN=PLACE, as in exps=CPU; a comma ends a pair");
+        };
+        let Some(is_host) = on_host(place) else {
+            return refused(pair, "a place such as CPU, CUDA0, ROCm0, Vulkan0 or Metal");
+        };
+        match RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build() {
+            Ok(pattern) => all.push((pattern, is_host)),
+            Err(error) => {
+                return refused(pair, &format!("a pattern without look-around or references ({error})"));
             }
-            Some((Err(_), _)) => return refused(pair, "a pattern without look-around or references"),
-            _ => return refused(pair, "PATTERN=PLACE, as in exps=CPU"),
         }
     }
     Ok(all)
@@ -210,8 +236,14 @@ mod tests {
         let places =
             |text: &str| named(text).map(|all| all.into_iter().map(|(_, host)| host).collect::<Vec<_>>());
         assert_eq!(places("exps=CPU,blk.1=CUDA0,a=CUDA_Host").unwrap(), [true, false, true]);
-        for (text, says) in
-            [("exps", "PATTERN=PLACE"), ("a=", "PATTERN=PLACE"), ("blk.(?!1)=CPU", "look-around")]
+        for (text, says) in [
+            ("exps", "PATTERN=PLACE"),
+            ("a=", "CUDA0"),
+            ("exps=cpu", "CUDA0"),
+            ("blk.(?!1)=CPU", "look-around"),
+        ]
+        .into_iter()
+        .chain([("((.*){900}x){9}=CPU", "size limit"), (&"a=CPU,".repeat(513), "512 pairs")])
         {
             let refused = places(text).unwrap_err().to_string();
             assert!(refused.contains(says) && refused.contains("override_tensor"), "{refused}");

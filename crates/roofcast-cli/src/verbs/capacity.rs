@@ -186,8 +186,10 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
                 + &tensors),
         )?;
     }
-    let starts = start.is_none_or(|start| start.refusal.is_none());
-    Ok(if capacity_found.kv_tokens > 0 && starts { ExitCode::SUCCESS } else { exit::infeasible() })
+    // A server may start with shorter sequences alone; a question without a command is about whole ones.
+    let is_feasible =
+        start.map_or(capacity_found.fits, |start| start.refusal.is_none() && capacity_found.kv_tokens > 0);
+    Ok(if is_feasible { ExitCode::SUCCESS } else { exit::infeasible() })
 }
 
 /// The question that the flags ask, for sequences of `context` tokens.

@@ -162,7 +162,8 @@ fn models_table(models: &[&EntryLine]) -> String {
         vec![line.id.clone(), line.family.clone(), line.formats.clone(), total, active, line.size().gib()]
     };
     let header = ["model", "family", "weights", "parameters", "active", "size"];
-    table::table(&header, &models.iter().map(row).collect::<Vec<_>>(), 3)
+    // Names are whole: where they leave no room, the family is what an id says already.
+    table::fitted(&header, &models.iter().map(row).collect::<Vec<_>>(), 3, &[1])
 }
 
 /// Table of workload presets, with their mean lengths and the kind of their requests.

@@ -31,7 +31,7 @@ fn packages_and_installs() {
     let binary = folder.path().join("root/bin/roofcast");
     let version = Command::new(&binary).arg("--version").output().unwrap();
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
-    assert!(version.starts_with("roofcast 0.2.0 (network, parquet, tokenizers"), "{version}");
+    assert!(version.starts_with("roofcast 0.2.0 (network, parquet, schema, tokenizers"), "{version}");
 }
 
 /// The container's default command is `serve`, which is absent from a build without features.

@@ -182,9 +182,9 @@ fn owners<'a, T: Entry>(
     matches
 }
 
-/// True if the first words of a name, joined, are `wanted` and further words follow.
+/// True if the first words of a name, joined, are `wanted` and further words follow. One letter tells nothing.
 fn begins(name: &[String], wanted: &str) -> bool {
-    (1..name.len()).any(|count| joined(&name[..count]) == wanted)
+    wanted.len() > 1 && (1..name.len()).any(|count| joined(&name[..count]) == wanted)
 }
 
 /// The error for a name that several entries may mean.
@@ -273,5 +273,6 @@ mod tests {
         let name = telling("mistralai/Mixtral-8x7B-v0.1");
         assert!(begins(&name, "mixtral8x7b") && begins(&name, "mixtral"));
         assert!(!begins(&name, "mixtral8x") && !begins(&name, "mixtral8x7bv0.1") && !begins(&name, ""));
+        assert!(!begins(&telling("skt/A.X-K1"), "a"));
     }
 }

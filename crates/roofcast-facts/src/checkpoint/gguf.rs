@@ -29,6 +29,9 @@ const MOST_STRING: u64 = 1 << 20;
 /// Longest array of numbers that is kept, such as a list with one value per layer.
 const KEPT_ARRAY: u64 = 4096;
 
+/// Most values of all arrays that are kept: 64 arrays of the longest kind.
+const KEPT_VALUES: u64 = 64 * KEPT_ARRAY;
+
 /// Contents of a header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Header {
@@ -70,7 +73,7 @@ const MOST_PARTS: u64 = 1000;
 
 /// Reads a header from the start of a file; `place` names the file in errors.
 pub fn header(place: &str, reader: impl Read) -> Result<Header> {
-    let mut file = HeaderReader { place, reader: reader.take(MOST_HEADER) };
+    let mut file = HeaderReader { place, reader: reader.take(MOST_HEADER), room: KEPT_VALUES };
     if file.bytes::<4>("magic")? != *b"GGUF" {
         return Err(file.bad("magic", "something else", "GGUF"));
     }
@@ -104,6 +107,8 @@ pub fn header(place: &str, reader: impl Read) -> Result<Header> {
 struct HeaderReader<'a, R> {
     place: &'a str,
     reader: R,
+    /// Values of arrays that may still be kept.
+    room: u64,
 }
 
 impl<R: Read> HeaderReader<'_, R> {
@@ -156,10 +161,11 @@ impl<R: Read> HeaderReader<'_, R> {
         // Every round reads at least one byte, so that a false length ends at the end of the file.
         for _ in 0..length {
             let value = self.scalar(key, inner)?;
-            if length <= KEPT_ARRAY && !value.is_string() {
+            if length <= self.room.min(KEPT_ARRAY) && !value.is_string() {
                 items.push(value);
             }
         }
+        self.room -= items.len() as u64;
         if !items.is_empty() {
             metadata.insert(key.to_owned(), Value::Array(items));
         }

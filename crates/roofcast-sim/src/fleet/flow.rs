@@ -5,7 +5,9 @@
 //! of the arrivals the requests in flight are averaged in batches, each at least as long as a request decodes (so that
 //! batches hold different requests), and a line is fitted to these means. The verdict is growth if the slope is at
 //! least [`MATERIAL`] of the arrival rate and a slope that steep has less than 1 % probability in level traffic
-//! (Student's t). Knows nothing about replicas.
+//! (Student's t), and if the rise over all batches is beyond chance: where every request is served at once, the number
+//! in flight is Poisson distributed (M/G/∞), so that it differs by the root of its mean between times that share no
+//! request, and long answers last for several batches. Knows nothing about replicas.
 
 use roofcast_facts::clock::Ticks;
 
@@ -22,6 +24,8 @@ const FEWEST: usize = 4;
 pub(super) const DECODES: f64 = 9.0;
 /// Fraction of the arrivals that must stay unanswered to count as growth.
 const MATERIAL: f64 = 0.01;
+/// Fewest standard deviations of the requests in flight by which they rise in an overload.
+const BEYOND_CHANCE: f64 = 3.0;
 /// 99th percentile of Student's t by degrees of freedom, from 2.
 const STUDENT: [f64; 5] = [6.965, 4.541, 3.747, 3.365, 3.143];
 
@@ -122,7 +126,10 @@ impl Flow {
         let offered = came as f64 / Ticks(last.0 - first.0).seconds();
         let (rise, error) = line(&means);
         let per_s = rise / (size as f64 * width_s);
-        let certain = rise > STUDENT[batches - FEWEST] * error;
+        let level = means.iter().sum::<f64>() / means.len() as f64;
+        let rise_of_all = rise * (means.len() - 1) as f64;
+        let certain =
+            rise > STUDENT[batches - FEWEST] * error && rise_of_all > BEYOND_CHANCE * level.max(1.0).sqrt();
         if certain && per_s > MATERIAL * offered { Trend::Growing(per_s) } else { Trend::Level }
     }
 }
@@ -180,6 +187,19 @@ mod tests {
         let growing = flow(1000, |k| 20.0 + 1.25 * k);
         let Trend::Growing(per_s) = growing.trend(at(0.0), at(999.0), 20.0) else { panic!("level") };
         assert!((per_s - 0.2).abs() < 0.01, "{per_s}");
+    }
+
+    /// One arrival a second. 4 in flight that become 6 are a line without error, and rise by less than 3 · √5; 40 that
+    /// become 60 rise by 20 · 7/8 < 3 · √50 = 21; 40 that become 100 by 52 > 3 · √70 = 25.
+    #[test]
+    fn a_rise_within_chance_is_no_overload() {
+        let risen = |from: f64, to: f64| {
+            let stays = move |k: f64| if k < 500.0 { from } else { from + (to - from) * (k - 500.0) / 500.0 };
+            flow(1000, |k| k + stays(k)).trend(at(0.0), at(999.0), from)
+        };
+        assert_eq!(risen(4.0, 6.0), Trend::Level);
+        assert_eq!(risen(40.0, 60.0), Trend::Level);
+        assert!(matches!(risen(40.0, 100.0), Trend::Growing(_)));
     }
 
     #[test]

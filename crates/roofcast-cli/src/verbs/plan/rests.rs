@@ -60,10 +60,14 @@ fn told(row: &Row) -> String {
     format!("{basis}: measured {metric} was x{low:.2} to x{high:.2} of the forecast in 8 of 10 cases")
 }
 
-/// The kernels or the datasheet behind the forecast of `best`, with how far measurements were from such forecasts.
+/// The kernels or the datasheet behind the forecast of `best`; without a chance, which has an interval of its own, also how
+/// far measurements were from such forecasts.
 pub(super) fn basis_of(best: &Choice) -> Option<String> {
     let kernels = best.kernels.clone().filter(|_| best.prefill.is_none() && best.beside.is_none());
     let row = Row { name: String::new(), bands: best.bands.clone()?, kernels, evidence: best.evidence };
+    if best.bounds.iter().any(|bound| bound.interval.is_some()) {
+        return Some(basis(&row).unwrap_or_else(|| row.bands.rests_on.clone()));
+    }
     Some(told(&row))
 }
 

@@ -3,7 +3,7 @@
 //! Knows: how the library's report is shown. The library defines an error.
 
 use crate::show::number::significant;
-use crate::show::table::{line, table};
+use crate::show::table::{fitted, line, table};
 use roofcast::measurement::Metrics;
 use roofcast::validate::split::Side;
 use roofcast::validate::{ErrorReport, ErrorStatistics, Errors, RowForecast};
@@ -121,7 +121,7 @@ pub(super) fn errors(report: &ErrorReport) -> String {
         let shares: Vec<String> = shares.collect();
         [vec![e.n.to_string()], shares].concat()
     };
-    let mut text = table(&header, &by_metric(parts(report).chain(worst), over_rows), 2);
+    let mut text = fitted(&header, &by_metric(parts(report).chain(worst), over_rows), 2, &[8, 7]);
     let header = ["each group counts once", "metric", "groups", "median %", "p90 %"];
     let over_groups = |e: &Errors| {
         let shares = [e.group_median_ape, e.group_p90_ape].map(percent);
