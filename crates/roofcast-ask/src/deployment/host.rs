@@ -155,11 +155,11 @@ const DEVICES: [&str; 8] = ["CANN", "CUDA", "Metal", "MTL", "MUSA", "ROCm", "SYC
 
 /// True if `place`, a buffer type of llama.cpp, is on the host; `None` if it is neither there nor on a device.
 fn on_host(place: &str) -> Option<bool> {
-    let numbered = |device: &&str| {
-        place.strip_prefix(*device).is_some_and(|number| number.chars().all(|c| c.is_ascii_digit()))
+    let numbered = |device: &str| {
+        place.strip_prefix(device).is_some_and(|number| number.chars().all(|c| c.is_ascii_digit()))
     };
     let is_host = place.starts_with("CPU") || place.ends_with("_Host");
-    (is_host || DEVICES.iter().any(|device| numbered(&device))).then_some(is_host)
+    (is_host || DEVICES.into_iter().any(numbered)).then_some(is_host)
 }
 
 /// Reads `PATTERN=PLACE` pairs, separated by commas.

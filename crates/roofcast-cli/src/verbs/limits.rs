@@ -336,9 +336,8 @@ fn balance(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> St
     ];
     if let Some(e) = l.experts {
         let share = percent(e.distinct / e.count as f64);
-        let alike = (question.batch > 1)
-            .then(|| format!("; the limit is {} ms if all tokens choose alike", ms(e.least)))
-            .unwrap_or_default();
+        let alike = format!("; the limit is {} ms if all tokens choose alike", ms(e.least));
+        let alike = if question.batch > 1 { alike.as_str() } else { "" };
         pairs.push((
             "experts",
             format!(
