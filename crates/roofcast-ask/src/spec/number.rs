@@ -22,7 +22,7 @@ impl Unit {
         if path.ends_with("_ms") {
             return Some(Unit::Milliseconds);
         }
-        path.ends_with("_s").then_some(Unit::Seconds)
+        (path.ends_with("_s") && !path.ends_with("gb_s")).then_some(Unit::Seconds)
     }
 
     fn seconds(self) -> f64 {
@@ -157,6 +157,7 @@ mod tests {
         }
         assert_eq!(Unit::of_key("slo.ttft_p99_ms"), Some(ms));
         assert_eq!(Unit::of_key("workload.arrivals.think_s"), Some(s));
+        assert_eq!(Unit::of_key("hardware.host_bandwidth_gb_s"), None);
         assert_eq!(Unit::of_key("engine.max_num_seqs"), None);
     }
 }

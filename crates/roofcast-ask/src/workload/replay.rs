@@ -56,6 +56,13 @@ impl Replay {
         trace.rate().map(|rate| rate / self.scale.unwrap_or(1.0))
     }
 
+    /// Mean requests per second of the first `count` requests of a trace without sessions.
+    pub fn first_per_s(&self, count: u64) -> Option<f64> {
+        let trace = self.recorded.as_ref().filter(|trace| trace.sessions.is_empty())?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        trace.rate_of(count).map(|rate| rate / self.scale.unwrap_or(1.0))
+    }
+
     /// Refuses keys that contradict each other, and keys that recorded sessions lack.
     pub(super) fn check_keys(&self, place: &str) -> Result<()> {
         let sessions = self.has_sessions();

@@ -135,8 +135,15 @@ impl Trace {
 
     /// Mean arrivals per second, from the gaps between requests; `None` if all requests come at once.
     pub fn rate(&self) -> Option<f64> {
-        let span = self.span_s();
-        (span > 0.0).then(|| (self.requests.len() - 1) as f64 / span)
+        self.rate_of(self.requests.len())
+    }
+
+    /// Mean arrivals per second of the first `count` requests; `None` if they come at once.
+    pub fn rate_of(&self, count: usize) -> Option<f64> {
+        let requests = self.requests.get(..count).unwrap_or(&self.requests);
+        let [first, .., last] = requests else { return None };
+        let span = last.at.seconds() - first.at.seconds();
+        (span > 0.0).then(|| (requests.len() - 1) as f64 / span)
     }
 
     /// The squared coefficient of variation of the gaps between requests; 0 if all requests come at once.

@@ -49,7 +49,7 @@ pub(super) fn arrivals(workload: &Workload) -> String {
         Arrivals::Sessions { concurrency, .. } => {
             format!("{} conversations at a time", grouped(concurrency.unwrap_or(0)))
         }
-        arrivals @ Arrivals::Trace(replay) => recorded(replay, arrivals.rate()),
+        Arrivals::Trace(replay) => recorded(replay, replay.first_per_s(workload.total())),
     }
 }
 

@@ -407,3 +407,11 @@ fn an_answer_of_sharegpt_is_one_turn() {
     assert!((mean / 338.0 - 1.0).abs() < 0.1, "{mean}");
     assert!(catalog().workloads().unwrap().iter().all(|w| !w.request.is_empty()));
 }
+
+/// Requests at 0, 1, 2 and 10 s: three in ten seconds, but the first three are two in two seconds.
+#[test]
+fn the_first_requests_of_a_trace_have_their_own_rate() {
+    let trace = read("arrival_s,input_len,output_len\n0,9,9\n1,9,9\n2,9,9\n10,9,9\n").unwrap();
+    assert_eq!((trace.rate(), trace.rate_of(3), trace.rate_of(9)), (Some(0.3), Some(1.0), Some(0.3)));
+    assert_eq!(trace.rate_of(1), None);
+}
