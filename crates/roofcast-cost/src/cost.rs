@@ -209,7 +209,7 @@ pub fn limit(deployment: &Deployment, batch: &Batch, utilization: Utilization) -
     price(deployment, &Arc::new(StepModel::compile(deployment)), batch, utilization)
 }
 
-/// Computes the bound of `batch`: its limit if all tokens choose the same experts, as those of one text may. Independent tokens
+/// Computes the bound of `batch`: its limit if all tokens choose the same experts, as tokens of one text may. Independent tokens
 /// read more.
 pub fn bound(deployment: &Deployment, batch: &Batch, utilization: Utilization) -> Cost {
     price(deployment, &Arc::new(StepModel::compile(deployment).alike()), batch, utilization)

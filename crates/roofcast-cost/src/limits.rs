@@ -77,7 +77,7 @@ pub struct ExpertsTouched {
     pub per_token: u64,
     /// Number of distinct experts that the batch reads, if tokens choose evenly and independently.
     pub distinct: f64,
-    /// Limit of the step without messages if all tokens choose the same experts, as those of one text may: no step of this batch
+    /// Limit of the step without messages if all tokens choose the same experts, as tokens of one text may: no step of this batch
     /// is faster.
     #[serde(rename = "least_ms")]
     pub least: Picoseconds,

@@ -6,7 +6,7 @@ use roofcast_facts::error::Result;
 
 /// Smallest value of `-ngl` that is read as all layers.
 const ALL_LAYERS: i64 = 99;
-/// Number of layers that stands for those of any model.
+/// Number of layers that no model exceeds.
 const ALL_EXPERTS: i64 = 999;
 
 pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {

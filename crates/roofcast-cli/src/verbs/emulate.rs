@@ -126,7 +126,7 @@ fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Resu
     }
 }
 
-/// A load whose answers are as long as those of a published chat.
+/// A load whose answers have the lengths of a published chat.
 const USUAL: &str = "requests = 4096\npreset = \"sharegpt\"\n[arrivals]\nkind = \"offline\"";
 
 /// A load of one short request.

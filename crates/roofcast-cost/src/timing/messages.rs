@@ -283,8 +283,8 @@ mod tests {
         }
     }
 
-    /// Exchanges without a measurement: 4 µs, and 1 µs a row of decodes or 2 µs a row of a step with prompts; half of it is
-    /// dispatch.
+    /// Exchanges without a measurement: 4 µs, and 1 µs a row of decodes or 2 µs a row of a step with prompts; dispatch
+    /// takes half of the time.
     #[test]
     fn exchanges_without_a_table_by_hand() {
         let messages = Messages { exchange_start: 4e-6, exchange_row: [1e-6, 2e-6], ..Messages::default() };

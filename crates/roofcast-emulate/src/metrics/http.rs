@@ -20,7 +20,7 @@ const FINE: [f64; 21] = [
 const COARSE: [f64; 3] = [0.1, 0.5, 1.0];
 /// Paths whose requests vLLM does not count (`entrypoints/serve/instrumentator/metrics.py`), and the emulator's own.
 const UNCOUNTED: [&str; 7] = ["/metrics", "/health", "/load", "/ping", "/version", "/server_info", "/admin"];
-/// Clock ticks a second in `/proc/self/stat`: the same on every Linux.
+/// Clock ticks a second in `/proc/self/stat`: Linux's `USER_HZ`.
 const TICKS: f64 = 100.0;
 
 /// Counters of the requests of one server.

@@ -83,7 +83,7 @@ pub struct ScheduleInterval {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ScheduleQuestion {
     interval_s: f64,
-    /// Seconds of a start; `None` for those of a replica's own start.
+    /// Seconds of a start; `None` to compute the start of a replica.
     startup_s: Option<f64>,
 }
 
@@ -286,7 +286,7 @@ fn kept(summary: &RunSummary, slo: &Slo) -> bool {
     }
 }
 
-/// Seconds of a start: the given ones, else those of a replica whose weights come from a network volume.
+/// Seconds of a start: as given, else the start of a replica whose weights come from a network volume.
 fn startup_s(found: &Search, slowed: Slowed, asked: ScheduleQuestion) -> f64 {
     let fitted = found.judge.fitted[slowed.candidate.serving.shape].as_ref();
     let replica = || fitted.ok().map(|fitted| &fitted.forecaster.deployment);

@@ -1141,8 +1141,8 @@ class ExpertsTouched(Part):
     """Number of distinct experts that the batch reads, if tokens choose evenly and independently."""
 
     least_ms: float
-    """Limit of the step without messages if all tokens choose the same experts, as those of one text may: no step of
-    this batch is faster."""
+    """Limit of the step without messages if all tokens choose the same experts, as tokens of one text may: no step
+    of this batch is faster."""
 
 
 @dataclass(init=False, repr=False, eq=False)

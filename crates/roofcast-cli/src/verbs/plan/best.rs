@@ -1,4 +1,4 @@
-//! The best deployment of a plan for people: what it is, why it and no other, how sure, and what it costs.
+//! The best deployment of a plan for people: hardware, formats, price, reason, latencies and certainty.
 //!
 //! Knows: limits and capacity of a replica, the proof and its chance, the money of the answer. Knows nothing about the
 //! other sections of the text.
@@ -62,13 +62,14 @@ struct Replica {
 }
 
 impl Replica {
-    /// A replica of `best`, whose steps take `slower` times the forecast.
+    /// A replica of `best`, whose steps are slower than forecast by the factor of `answer`'s measurements.
     fn of(
         spec: &Spec,
         model: &Arc<Model>,
         catalog: &Catalog,
-        (best, slower): (&Choice, f64),
+        (best, answer): (&Choice, &Answer),
     ) -> Result<Replica> {
+        let slower = answer.current.map_or(1.0, |current| current.slower);
         let mut spec = spec.clone();
         if spec.engine.name() != best.engine {
             spec.engine.name = Some(best.engine.clone());
@@ -122,8 +123,7 @@ pub(super) fn in_detail(
     catalog: &Catalog,
     (best, answer): (&Choice, &Answer),
 ) -> Result<String> {
-    let slower = answer.current.map_or(1.0, |current| current.slower);
-    let replica = Replica::of(spec, model, catalog, (best, slower))?;
+    let replica = Replica::of(spec, model, catalog, (best, answer))?;
     let step = |c: &Cost| {
         let [limit, forecast] = [c.limit_with_communication.ms(), c.forecast.ms()].map(significant);
         format!("{limit} ms limit ({}-bound), {forecast} ms forecast", word(c.bound))
@@ -152,15 +152,14 @@ pub(super) fn in_detail(
     Ok(table::pairs(&pairs))
 }
 
-/// The best deployment in a few lines: what it is and costs, why it, how it meets the SLO, and how sure that is.
+/// The best deployment in a few lines: price, reason for the choice, latencies beside the SLO, chance and evidence.
 pub(super) fn in_brief(
     spec: &Spec,
     model: &Arc<Model>,
     catalog: &Catalog,
     (best, answer): (&Choice, &Answer),
 ) -> Result<String> {
-    let slower = answer.current.map_or(1.0, |current| current.slower);
-    let replica = Replica::of(spec, model, catalog, (best, slower))?;
+    let replica = Replica::of(spec, model, catalog, (best, answer))?;
     let mut pairs = vec![("best", named(best))];
     pairs.extend(money(best, answer));
     pairs.push(("why", why(answer.plan)));

@@ -99,7 +99,7 @@ pub(super) fn untimed(best: &Choice) -> Option<String> {
     best.evidence.filter(|evidence| *evidence <= Evidence::Family).map(|_| line())
 }
 
-/// Lines that say what nobody timed on the accelerator of `best`, and what the best deployment on timed kernels costs; empty if
+/// Lines with the kernels that nobody timed on the accelerator of `best`, and the price of the best deployment on timed kernels; empty if
 /// all its kernels were timed there. `untimed` says which kernels nobody timed on the architecture.
 pub(super) fn caveats(
     best: &Choice,

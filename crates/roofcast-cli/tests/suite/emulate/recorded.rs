@@ -213,7 +213,7 @@ fn requests_and_the_process_are_measured() {
     assert!(!ours.contains(r#"handler="/health""#));
 }
 
-/// The user's bounds replace those of a family, as in vLLM 0.33; what vLLM refuses is refused.
+/// The user's bounds replace those of a family, as in vLLM 0.33; bounds that vLLM refuses are refused.
 #[test]
 fn histograms_have_the_users_bounds() {
     let server = tiny(r#"--custom-histogram-buckets {"time_to_first_token":[0.3,0.7]}"#);
