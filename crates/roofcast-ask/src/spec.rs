@@ -3,6 +3,7 @@
 //! Knows: names and types of keys; unknown keys are refused. Knows nothing about their meaning, which
 //! [`crate::deployment`] and `plan` resolve.
 
+mod autoscale;
 mod experts;
 mod failures;
 mod fleet;
@@ -20,11 +21,13 @@ pub mod settings;
 mod speculative;
 pub(crate) mod written;
 
+pub use autoscale::{
+    AutoscaleRule, AutoscaleSpec, DynamoSpec, DynamoTarget, HpaSpec, KedaSpec, LoadPredictor, PolicyKind,
+    RayServeSpec, ScalingPolicy, ScalingRules, ScalingRulesSpec, SelectPolicy,
+};
 pub use experts::{All2AllBackend, ExpertsSpec};
 pub use failures::{FailureEvent, FailuresSpec, SlowSpec};
-pub use fleet::{
-    AutoscaleSpec, FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec,
-};
+pub use fleet::{FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use own::{LlamaCppSpec, SglangSpec, TensorrtLlmSpec, VllmSpec};
 pub use release::{EngineKind, Release};

@@ -14,7 +14,7 @@ use roofcast::engine::online::Online;
 use roofcast::fleet::{Ingest, Scaling, TransferPath};
 use roofcast::router::{Router, Routing};
 use roofcast::simulate::{pool, uncounted};
-use roofcast::spec::{AutoscaleSpec, FleetSpec, PoolSpec};
+use roofcast::spec::{AutoscaleRule, AutoscaleSpec, FleetSpec, PoolSpec};
 use roofcast::{Error, Forecaster};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -100,7 +100,7 @@ impl Start<'_> {
         if let Some(autoscale) = &fleet.autoscale {
             let group = self.scaled(forecaster, autoscale)?;
             return Ok(vec![
-                Group::new(group, Router::new(fleet.router, *seed)).scaled(Scaling::new(*autoscale)),
+                Group::new(group, Router::new(fleet.router, *seed)).scaled(Scaling::new(autoscale)),
             ]);
         }
         if fleet.beside.is_some() {
@@ -141,8 +141,13 @@ impl Start<'_> {
         forecaster: &Forecaster,
         autoscale: &AutoscaleSpec,
     ) -> Result<Vec<Arc<EngineHandle>>> {
-        autoscale.check(&self.launch.place)?;
-        uncounted(&forecaster.deployment, "fleet.autoscale has max_replicas", &self.launch.place)?;
+        let place = &self.launch.place;
+        autoscale.check(place)?;
+        if autoscale.rule != AutoscaleRule::Immediate {
+            let accepted = "immediate: to emulate an autoscaler, run it beside the emulated fleet";
+            return Err(Error::field(place, "fleet.autoscale.rule", autoscale.rule.name(), accepted).into());
+        }
+        uncounted(&forecaster.deployment, "fleet.autoscale has max_replicas", place)?;
         let all = PoolSpec { replicas: Some(autoscale.max_replicas), ..PoolSpec::default() };
         self.engines(&pool(forecaster, &all, "fleet.autoscale", None)?, true)
     }

@@ -173,8 +173,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Time of the next event: a request arrives, a front-end server releases one, a KV cache arrives, or a replica fails
-    /// or returns.
+    /// Time of the next event: a request arrives, a front-end server releases one, a KV cache arrives, a replica fails or
+    /// returns, or an autoscaler decides.
     #[inline(always)]
     fn due(&self, traffic: &Traffic) -> Ticks {
         let comes = traffic.peek().map_or(Ticks::NEVER, Ticks::from);
@@ -182,7 +182,7 @@ impl Fleet {
         if self.attended { self.due_with_parts(next) } else { next }
     }
 
-    /// Time of the next event, if `next` is that of the next request. Failures end with the last answer.
+    /// Time of the next event, if `next` is that of the next request. Failures and decisions end with the last answer.
     #[inline(never)]
     fn due_with_parts(&self, next: Ticks) -> Ticks {
         let next = next.min(self.delivery.due());
@@ -260,13 +260,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// Sends a request, or keeps it until a replica returns if all are down.
+    /// Sends a request, or keeps it until a replica starts or returns if all are down.
     #[inline(always)]
     fn send_or_park(&mut self, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) -> Result<()> {
         if self.open.is_empty()
-            && let Life::Failing(failures) = &mut self.life
+            && let Some(parked) = self.life.parked()
         {
-            failures.parked.push((arrival, prompt));
+            parked.push((arrival, prompt));
             return Ok(());
         }
         self.send(arrival, prompt, traffic)

@@ -1,5 +1,6 @@
 //! `[fleet]`: how replicas share the traffic.
 
+use super::autoscale::{AutoscaleSpec, LONGEST_S, MOST_REPLICAS};
 use super::failures::{FailuresSpec, SlowSpec};
 use super::keys::about;
 use roofcast_facts::error::{Error, Result};
@@ -191,57 +192,8 @@ impl RoutingSpec {
 
 /// Largest weight of a replica on other accelerators relative to an own replica; the smallest weight is the inverse.
 pub const MOST_WEIGHT: f64 = 1e3;
-/// Most replicas with autoscaling.
-const MOST_REPLICAS: u64 = 1024;
-/// Longest start-up or idle time in seconds: a day.
-const LONGEST_S: f64 = 86_400.0;
 /// Shortest interval of a schedule in seconds.
 const SHORTEST_S: f64 = 0.001;
-
-/// `[fleet.autoscale]`: replicas that start and stop with the load.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AutoscaleSpec {
-    #[doc = about!("fleet.autoscale.target_in_flight")]
-    pub target_in_flight: u64,
-    #[doc = about!("fleet.autoscale.min_replicas")]
-    #[serde(default = "one")]
-    pub min_replicas: u64,
-    #[doc = about!("fleet.autoscale.max_replicas")]
-    pub max_replicas: u64,
-    #[doc = about!("fleet.autoscale.startup_s")]
-    pub startup_s: f64,
-    #[doc = about!("fleet.autoscale.idle_s")]
-    pub idle_s: f64,
-}
-
-fn one() -> u64 {
-    1
-}
-
-impl AutoscaleSpec {
-    /// Refuses values that are out of range.
-    pub fn check(&self, place: &str) -> Result<()> {
-        let counts = [
-            ("target_in_flight", self.target_in_flight, 1 << 20),
-            ("max_replicas", self.max_replicas, MOST_REPLICAS),
-            ("min_replicas", self.min_replicas, self.max_replicas),
-        ];
-        for (key, found, most) in counts {
-            if !(1..=most).contains(&found) {
-                let accepted = format!("1 to {most}");
-                return Err(Error::field(place, format!("fleet.autoscale.{key}"), found, accepted));
-            }
-        }
-        for (key, found) in [("startup_s", self.startup_s), ("idle_s", self.idle_s)] {
-            if !(0.0..=LONGEST_S).contains(&found) {
-                let accepted = format!("0 to {LONGEST_S} seconds");
-                return Err(Error::field(place, format!("fleet.autoscale.{key}"), found, accepted));
-            }
-        }
-        Ok(())
-    }
-}
 
 /// `[fleet.schedule]`: numbers of replicas over time.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

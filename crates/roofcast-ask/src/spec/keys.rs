@@ -4,9 +4,11 @@
 //! written spec are generated; and the schedulers of a key that not all schedulers have, from which refusals follow.
 //! Knows nothing about how keys depend on each other.
 
+mod declared;
 mod headings;
 
 use super::{EngineKind, SchedulerKind};
+use declared::{key, llama_cpp, rare, reserving, sglang, tensorrt_llm, toml, vllm, vllm_v0};
 pub(crate) use headings::about_section;
 
 /// Types of a key's value.
@@ -85,36 +87,6 @@ pub(crate) fn find(name: &str) -> Option<&'static SpecKey> {
     let flag = if name == "users" { "concurrency".to_owned() } else { name.replace('_', "-") };
     let named = |key: &&SpecKey| key.flag == Some(flag.as_str()) && key.section() != "search";
     at(name).or_else(|| KEYS.iter().find(named))
-}
-
-const fn key(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
-    SpecKey { path, flag: Some(flag), kind, about, rare: false, schedulers: &[] }
-}
-
-const fn rare(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
-    SpecKey { path, flag: Some(flag), kind, about, rare: true, schedulers: &[] }
-}
-
-/// Declares the functions that make a rare key of some schedulers.
-macro_rules! of_schedulers {
-    ($($function:ident: $($scheduler:ident)*;)*) => { $(
-        const fn $function(path: &'static str, flag: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
-            SpecKey { schedulers: &[$(SchedulerKind::$scheduler),*], ..rare(path, flag, kind, about) }
-        }
-    )* };
-}
-
-of_schedulers! {
-    vllm: Vllm;
-    vllm_v0: VllmV0;
-    sglang: Sglang;
-    tensorrt_llm: TensorrtLlm TensorrtLlmMaxUtilization;
-    llama_cpp: LlamaCpp;
-    reserving: Orca Static;
-}
-
-const fn toml(path: &'static str, kind: ValueType, about: &'static str) -> SpecKey {
-    SpecKey { path, flag: None, kind, about, rare: true, schedulers: &[] }
 }
 
 use ValueType::{Real, Switch, Toml, Whole, Wholes, Word, Words};
@@ -350,11 +322,42 @@ keys! {
     toml("fleet.beside.max_num_seqs", Whole, "sequences that run at once"),
     toml("fleet.beside.max_num_batched_tokens", Whole, "token budget of a step"),
     toml("fleet.beside.num_gpu_blocks", Whole, "KV blocks"),
-    toml("fleet.autoscale.target_in_flight", Whole, "requests in flight per replica, waiting or running, that autoscaling aims at"),
-    toml("fleet.autoscale.min_replicas", Whole, "fewest replicas, which are always up [default: 1]"),
+    toml("fleet.autoscale.rule", Word, "rule that starts and stops replicas: immediate (an arrival starts what it needs), or an autoscaler's: hpa, keda, ray-serve, dynamo [default: immediate]"),
+    toml("fleet.autoscale.target_in_flight", Whole, "requests in flight per replica, waiting or running, that autoscaling aims at: averageValue of hpa, threshold of keda, target_ongoing_requests of ray-serve"),
+    toml("fleet.autoscale.min_replicas", Whole, "fewest replicas, which are always up; 0 only with keda and ray-serve [default: 1]"),
     toml("fleet.autoscale.max_replicas", Whole, "most replicas that are up at one time"),
     toml("fleet.autoscale.startup_s", Real, "seconds from the start of a replica until it accepts requests"),
-    toml("fleet.autoscale.idle_s", Real, "seconds without a request after which a replica stops"),
+    toml("fleet.autoscale.idle_s", Real, "immediate: seconds without a request after which a replica stops"),
+    toml("fleet.autoscale.hpa.sync_period_s", Real, "seconds between two decisions, --horizontal-pod-autoscaler-sync-period [default: 15]"),
+    toml("fleet.autoscale.hpa.tolerance", Real, "deviation of the metric from its target that changes nothing [default: 0.1]"),
+    toml("fleet.autoscale.hpa.scale_up.stabilization_window_seconds", Real, "seconds whose lowest recommendation applies to starts [default: 0]"),
+    toml("fleet.autoscale.hpa.scale_up.select_policy", Word, "choice among the policies: Max, Min or Disabled [default: Max]"),
+    toml("fleet.autoscale.hpa.scale_up.policies", Toml, "bounds on starts within a period [default: 4 Pods and 100 Percent in 15 s]"),
+    toml("fleet.autoscale.hpa.scale_down.stabilization_window_seconds", Real, "seconds whose highest recommendation applies to stops [default: 300]"),
+    toml("fleet.autoscale.hpa.scale_down.select_policy", Word, "choice among the policies: Max, Min or Disabled [default: Max]"),
+    toml("fleet.autoscale.hpa.scale_down.policies", Toml, "bounds on stops within a period, as in [{ type = \"Percent\", value = 10, period_seconds = 60 }] [default: 100 Percent in 15 s]"),
+    toml("fleet.autoscale.keda.polling_interval", Real, "seconds between two looks at the trigger, for the way from and to zero [default: 30]"),
+    toml("fleet.autoscale.keda.cooldown_period", Real, "seconds since the trigger was last active after which the last replica stops [default: 300]"),
+    toml("fleet.autoscale.keda.activation_threshold", Real, "requests in flight above which the trigger is active [default: 0]"),
+    toml("fleet.autoscale.ray-serve.look_back_period_s", Real, "seconds over which requests in flight are averaged [default: 30]"),
+    toml("fleet.autoscale.ray-serve.metrics_interval_s", Real, "seconds between two reports to the controller [default: 10]"),
+    toml("fleet.autoscale.ray-serve.upscale_delay_s", Real, "seconds in which every decision must ask for more replicas before they start [default: 30]"),
+    toml("fleet.autoscale.ray-serve.downscale_delay_s", Real, "seconds in which every decision must ask for fewer replicas before they stop [default: 600]"),
+    toml("fleet.autoscale.ray-serve.downscale_to_zero_delay_s", Real, "seconds for the last replica [default: downscale_delay_s]"),
+    toml("fleet.autoscale.ray-serve.upscaling_factor", Real, "factor on the number of replicas that are missing [default: 1]"),
+    toml("fleet.autoscale.ray-serve.downscaling_factor", Real, "factor on the number of replicas that are too many [default: 1]"),
+    toml("fleet.autoscale.dynamo.optimization_target", Word, "aim of the planner: throughput, latency, load or sla [default: throughput]"),
+    toml("fleet.autoscale.dynamo.load_adjustment_interval_seconds", Real, "throughput, latency, load: seconds between two decisions [default: 5]"),
+    toml("fleet.autoscale.dynamo.decode_scale_up_kv_rate", Real, "load: per cent of a KV cache at which a replica is added"),
+    toml("fleet.autoscale.dynamo.decode_scale_down_kv_rate", Real, "load: per cent of every KV cache at which a replica is removed"),
+    toml("fleet.autoscale.dynamo.throughput_adjustment_interval_seconds", Real, "sla: seconds between two decisions [default: 180]"),
+    toml("fleet.autoscale.dynamo.max_throughput_scaling_replicas", Whole, "sla: most replicas of one change [default: 8]"),
+    toml("fleet.autoscale.dynamo.engine_rps", Real, "sla: requests a second that a replica sustains within the SLO"),
+    toml("fleet.autoscale.dynamo.load_predictor", Word, "sla: predictor of the next interval's requests: constant or kalman; arima and prophet are refused"),
+    toml("fleet.autoscale.dynamo.kalman_q_level", Real, "kalman: variance of the level's steps [default: 1]"),
+    toml("fleet.autoscale.dynamo.kalman_q_trend", Real, "kalman: variance of the trend's steps [default: 0.1]"),
+    toml("fleet.autoscale.dynamo.kalman_r", Real, "kalman: variance of an observation [default: 10]"),
+    toml("fleet.autoscale.dynamo.kalman_min_points", Whole, "kalman: intervals before which the last one is the prediction [default: 5]"),
     toml("fleet.schedule.interval_s", Real, "length of an interval in seconds"),
     toml("fleet.schedule.startup_s", Real, "seconds from the start of a replica until it accepts requests; the replica starts this much before it is wanted [default: 0]"),
     toml("fleet.schedule.replicas", Wholes, "number of replicas that accept requests in each interval; the last number applies after the last interval"),

@@ -1,14 +1,25 @@
-//! Autoscaling: replicas start when many requests are in flight and stop when idle, or start and stop at planned times.
+//! Autoscaling: replicas start when many requests are in flight and stop when idle, start and stop at planned times, or
+//! by the rule of an autoscaler.
 //!
 //! Knows: which replicas are up, since when, and from when on each accepts requests. The first replicas, as many as are
-//! wanted, accept requests; the others soon become idle. The scaler runs when a request arrives: nothing else gives a
-//! replica work, so that earlier stops are known to the tick; [`Scaling::settle`] applies them between two requests.
-//! Knows nothing about routing.
+//! wanted, accept requests; the others soon become idle. Without a rule the scaler runs when a request arrives: nothing else
+//! gives a replica work, so that earlier stops are known to the tick; [`Scaling::settle`] applies them between two
+//! requests. A rule decides at its own times ([`ruled`]). Knows nothing about routing.
 
+mod dynamo;
+mod hpa;
+mod observed;
+mod ray_serve;
+mod rule;
+mod ruled;
+
+use super::failures::LostRequest;
 use super::schedule::Schedule;
+use observed::ticks;
 use roofcast_ask::spec::{AutoscaleSpec, ScheduleSpec};
 use roofcast_facts::clock::Ticks;
-use roofcast_facts::units::Picoseconds;
+use rule::Rule;
+use ruled::Ruled;
 
 /// Times at which replicas are up.
 #[derive(Debug, Clone)]
@@ -23,13 +34,19 @@ pub struct Scaling {
     pub(crate) stopped: u64,
     /// Most replicas that were up at one time.
     pub(crate) peak: usize,
+    /// Requests for which no replica was ready.
+    pub(super) parked: Vec<LostRequest>,
+    /// Tokens per KV block.
+    pub(super) block: u64,
 }
 
 /// Cause of starts and stops.
 #[derive(Debug, Clone)]
 enum ScalingCause {
     /// Replicas follow the number of requests in flight.
-    Load { spec: AutoscaleSpec, startup: Ticks, patience: Ticks },
+    Load { target: u64, min: u64, max: u64, startup: Ticks, patience: Ticks },
+    /// Replicas follow the decisions of an autoscaler.
+    Ruled(Ruled),
     /// Replicas follow planned times. `next` is the number of each replica's next window, `paid` the time until which
     /// the replica was up.
     Planned { schedule: Schedule, next: Vec<usize>, paid: Vec<Ticks> },
@@ -40,17 +57,25 @@ enum ScalingCause {
 struct Up {
     since: Ticks,
     ready: Ticks,
-    /// End of the replica's planned window, before which it does not stop.
+    /// Time before which the replica does not stop: the end of its planned window, or of its being wanted by a rule.
     until: Ticks,
 }
 
 impl Scaling {
     /// State with no replica up, which follows the load.
-    pub fn new(spec: AutoscaleSpec) -> Scaling {
-        let ticks = |s: f64| Ticks::from(Picoseconds::from_seconds(s));
+    pub fn new(spec: &AutoscaleSpec) -> Scaling {
         let startup = ticks(spec.startup_s);
-        let patience = ticks(spec.idle_s);
-        Scaling::of(ScalingCause::Load { spec, startup, patience }, spec.max_replicas as usize)
+        let cause = match Rule::of(spec) {
+            Some(rule) => ScalingCause::Ruled(Ruled::new(rule, startup, spec.min_replicas)),
+            None => ScalingCause::Load {
+                target: spec.target_in_flight.unwrap_or(1),
+                min: spec.min_replicas,
+                max: spec.max_replicas,
+                startup,
+                patience: ticks(spec.idle_s.unwrap_or(0.0)),
+            },
+        };
+        Scaling::of(cause, spec.max_replicas as usize)
     }
 
     /// State with no replica up, which follows a schedule.
@@ -63,9 +88,23 @@ impl Scaling {
         )
     }
 
+    /// Returns the state for replicas with KV blocks of `block` tokens.
+    pub(crate) fn with_blocks(self, block: u64) -> Scaling {
+        Scaling { block, ..self }
+    }
+
     fn of(rule: ScalingCause, count: usize) -> Scaling {
         let past = vec![Ticks::ZERO; count];
-        Scaling { rule, up: vec![None; count], past, started: 0, stopped: 0, peak: 0 }
+        Scaling {
+            rule,
+            up: vec![None; count],
+            past,
+            started: 0,
+            stopped: 0,
+            peak: 0,
+            parked: Vec::new(),
+            block: 1,
+        }
     }
 
     /// Applies scaling when a request arrives at `at` while `in_flight` others are in flight: replicas stop and start,
@@ -80,11 +119,11 @@ impl Scaling {
     ) -> Vec<usize> {
         self.stop(at, idle_since);
         let (wanted, starting) = match &self.rule {
-            ScalingCause::Load { spec, .. } => {
-                let wanted = (1 + in_flight).div_ceil(spec.target_in_flight);
-                let wanted = wanted.clamp(spec.min_replicas, spec.max_replicas) as usize;
+            ScalingCause::Load { target, min, max, .. } => {
+                let wanted = (1 + in_flight).div_ceil(*target).clamp(*min, *max) as usize;
                 (wanted, self.start_for(wanted, at))
             }
+            ScalingCause::Ruled(_) => return self.arrive(at, open),
             ScalingCause::Planned { schedule, .. } => (schedule.wanted(at), self.start_planned(at)),
         };
         self.peak = self.peak.max(self.count_up());
@@ -154,8 +193,8 @@ impl Scaling {
     /// Number of replicas that never stop for lack of load; they are the first ones.
     fn always(&self) -> usize {
         match &self.rule {
-            ScalingCause::Load { spec, .. } => spec.min_replicas as usize,
-            ScalingCause::Planned { .. } => 0,
+            ScalingCause::Load { min, .. } => *min as usize,
+            ScalingCause::Planned { .. } | ScalingCause::Ruled(_) => 0,
         }
     }
 
@@ -165,7 +204,7 @@ impl Scaling {
             let (Some(up), Some(idle)) = (self.up[index], idle_since(index)) else { continue };
             let end = match &self.rule {
                 ScalingCause::Load { patience, .. } => up.ready.max(idle) + *patience,
-                ScalingCause::Planned { .. } => up.until.max(idle),
+                ScalingCause::Planned { .. } | ScalingCause::Ruled(_) => up.until.max(idle),
             };
             if end <= at {
                 self.up[index] = None;
@@ -200,25 +239,17 @@ impl Scaling {
 
 #[cfg(test)]
 mod tests {
+    use super::ticks as at;
     use super::*;
-
-    fn at(seconds: f64) -> Ticks {
-        Picoseconds::from_seconds(seconds).into()
-    }
 
     /// With one request in flight and one wanted per replica, a second request at time 0 starts replica 1, which is ready
     /// after 10 s. It stops 30 s after it became idle, and not before it was 30 s ready.
     #[test]
     fn a_replica_stops_when_it_has_been_idle_long_enough() {
-        let spec = AutoscaleSpec {
-            target_in_flight: 1,
-            min_replicas: 1,
-            max_replicas: 2,
-            startup_s: 10.0,
-            idle_s: 30.0,
-        };
+        let keys = "target_in_flight = 1\nmax_replicas = 2\nstartup_s = 10\nidle_s = 30";
+        let spec: AutoscaleSpec = toml::from_str(keys).unwrap();
         for (idle, end) in [(15.0, 45.0), (5.0, 40.0)] {
-            let mut scaling = Scaling::new(spec);
+            let mut scaling = Scaling::new(&spec);
             let busy = |_| None;
             let mut open = Vec::new();
             assert_eq!(scaling.look(at(0.0), 1, &busy, &mut open), [0, 1]);

@@ -204,7 +204,9 @@ impl Provision {
             return Ok(Life::Failing(Failures::new(spec, count as usize, seed)));
         }
         let planned = fleet.schedule.as_ref().map(Scaling::planned);
-        let scaling = fleet.autoscale.map(Scaling::new).or(planned);
+        let block = u64::from(self.serving.config.block_size);
+        let ruled = fleet.autoscale.as_ref().map(|spec| Scaling::new(spec).with_blocks(block));
+        let scaling = ruled.or(planned);
         Ok(scaling.map_or(Life::Steady, Life::Scaled))
     }
 

@@ -20,6 +20,16 @@ fn at(times: &[f64]) -> roofcast::workload::Workload {
     workload
 }
 
+/// Autoscaling that starts replicas on arrivals, with the fewest and the most replicas in `bounds`.
+fn immediate(target: u64, bounds: [u64; 2], startup_s: f64, idle_s: f64) -> AutoscaleSpec {
+    let [min, max] = bounds;
+    let keys = format!(
+        "target_in_flight = {target}\nmin_replicas = {min}\nmax_replicas = {max}\nstartup_s = {startup_s:?}\n\
+         idle_s = {idle_s:?}"
+    );
+    toml::from_str(&keys).unwrap()
+}
+
 fn scaled(autoscale: AutoscaleSpec, router: Routing) -> FleetSpec {
     FleetSpec { autoscale: Some(autoscale), router, ..FleetSpec::default() }
 }
@@ -32,8 +42,7 @@ fn seconds(time: Picoseconds) -> f64 {
 #[test]
 fn a_day_of_two_replicas() {
     let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
-    let autoscale =
-        AutoscaleSpec { target_in_flight: 1, min_replicas: 1, max_replicas: 3, startup_s: 10.0, idle_s: 5.0 };
+    let autoscale = immediate(1, [1, 3], 10.0, 5.0);
     let workload = at(&[1.0, 1.01, 9.0, 21.0, 30.0, 30.01, 42.0, 42.01, 60.0, 60.01, 72.0, 72.01]);
     let run = run(&deployment, &workload, scaled(autoscale, Routing::LeastLoaded), true);
     let records = &run.records;
@@ -60,13 +69,7 @@ fn a_day_of_two_replicas() {
 
 fn autoscales() -> impl Strategy<Value = AutoscaleSpec> {
     (1_u64..6, 1_u64..4, 0_u64..4, 0.0_f64..2.0, 0.0_f64..2.0).prop_map(
-        |(target_in_flight, min_replicas, more, startup_s, idle_s)| AutoscaleSpec {
-            target_in_flight,
-            min_replicas,
-            max_replicas: min_replicas + more,
-            startup_s,
-            idle_s,
-        },
+        |(target, min, more, startup_s, idle_s)| immediate(target, [min, min + more], startup_s, idle_s),
     )
 }
 
@@ -84,7 +87,7 @@ proptest! {
     fn scaling_loses_nothing(workload in workloads(), autoscale in autoscales(), router in routers()) {
         let engine = EngineSpec { num_gpu_blocks: Some(200), max_num_seqs: Some(8), ..EngineSpec::default() };
         let deployment = deployment(RequestedParallelism::default(), engine);
-        let run = holds(&deployment, &workload, scaled(autoscale, router));
+        let run = holds(&deployment, &workload, scaled(autoscale.clone(), router));
         let (used, duration) = (run.fleet.autoscale.unwrap(), run.summary.duration);
         prop_assert!(run.records.iter().all(|r| r.replica < used.max_replicas));
         prop_assert!((autoscale.min_replicas..=autoscale.max_replicas).contains(&used.max_replicas));
@@ -99,8 +102,7 @@ proptest! {
     /// With equal bounds nothing starts or stops: the fleet is one of that size.
     #[test]
     fn a_fixed_number_is_a_plain_fleet(workload in workloads(), count in 1_u64..5, router in routers()) {
-        let autoscale =
-            AutoscaleSpec { target_in_flight: 1, min_replicas: count, max_replicas: count, startup_s: 1.0, idle_s: 0.0 };
+        let autoscale = immediate(1, [count, count], 1.0, 0.0);
         let one = deployment(RequestedParallelism::default(), EngineSpec::default());
         let fixed = deployment(RequestedParallelism { replicas: Some(count), ..RequestedParallelism::default() }, EngineSpec::default());
         let ours = run(&one, &workload, scaled(autoscale, router), true);
@@ -112,6 +114,58 @@ proptest! {
         let duration = ours.summary.duration;
         prop_assert!((used.replica_seconds - count as f64 * duration).abs() <= 1e-9 * duration.max(1.0));
     }
+}
+
+/// Keys of an autoscaler with fast rules, at most four replicas and a start-up of a second.
+fn ruled(rule: &str, min: u64) -> AutoscaleSpec {
+    let keys = "[hpa]\nsync_period_s = 0.5\nscale_down = { stabilization_window_seconds = 2 }\n\
+                [keda]\npolling_interval = 0.7\ncooldown_period = 1\n\
+                [ray-serve]\nlook_back_period_s = 1\nmetrics_interval_s = 0.5\nupscale_delay_s = 0.2\n\
+                downscale_delay_s = 1\n\
+                [dynamo]\nload_adjustment_interval_seconds = 0.5\noptimization_target = \"latency\"";
+    let bounds = format!("min_replicas = {min}\nmax_replicas = 4\nstartup_s = 1");
+    toml::from_str(&format!("rule = \"{rule}\"\ntarget_in_flight = 2\n{bounds}\n{keys}")).unwrap()
+}
+
+fn rules() -> impl Strategy<Value = AutoscaleSpec> {
+    let all = [("hpa", 1), ("keda", 0), ("keda", 1), ("ray-serve", 0), ("ray-serve", 1), ("dynamo", 1)];
+    proptest::sample::select(all.to_vec()).prop_map(|(rule, min)| ruled(rule, min))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Under each autoscaler's rule every request is answered, no more replicas are up than allowed, their times are those
+    /// of busy and idle replicas, and stepping and leaping agree.
+    #[test]
+    fn rules_lose_nothing(workload in workloads(), autoscale in rules(), router in routers()) {
+        let engine = EngineSpec { num_gpu_blocks: Some(200), max_num_seqs: Some(8), ..EngineSpec::default() };
+        let deployment = deployment(RequestedParallelism::default(), engine);
+        let run = holds(&deployment, &workload, scaled(autoscale, router));
+        let used = run.fleet.autoscale.unwrap();
+        prop_assert!(used.max_replicas <= 4 && used.stopped <= used.started + 1);
+        let time = run.time.busy_s() + run.time.idle_s;
+        prop_assert!((time - used.replica_seconds).abs() <= 1e-9 * time.max(1.0), "{time} {used:?}");
+    }
+}
+
+/// KEDA from zero: the first request comes at 1 s, the first poll is at 1 + 30 s, and the replica takes 10 s: its first
+/// token comes 40 s after it was sent. A second request at 50 s is served by the replica that is up.
+#[test]
+fn a_request_waits_for_the_first_replica() {
+    let deployment = deployment(RequestedParallelism::default(), EngineSpec::default());
+    let keys = "rule = \"keda\"\ntarget_in_flight = 4\nmin_replicas = 0\nmax_replicas = 3\nstartup_s = 10";
+    let autoscale: AutoscaleSpec = toml::from_str(keys).unwrap();
+    let run = run(&deployment, &at(&[1.0, 50.0]), scaled(autoscale, Routing::LeastLoaded), true);
+    let waits = |n: usize| seconds(run.records[n].first_token.unwrap()) - seconds(run.records[n].sent);
+    assert!((40.0..40.2).contains(&waits(0)) && waits(1) < 0.2, "{} {}", waits(0), waits(1));
+    let used = run.fleet.autoscale.unwrap();
+    assert_eq!((used.max_replicas, used.started, used.stopped), (1, 1, 0));
+    close(used.replica_seconds, seconds(run.records[1].finished) - 31.0);
+    // Fewer requests than the threshold wait for ever: that is an error, not a run without an end.
+    let keys = format!("{keys}\nkeda = {{ activation_threshold = 5 }}");
+    let error = spec(&format!("{ONE}[fleet.autoscale]\n{keys}")).unwrap_err().to_string();
+    assert!(error.contains("stuck: 1 requests wait"), "{error}");
 }
 
 #[test]
@@ -132,6 +186,41 @@ fn what_cannot_be_scaled_is_refused() {
         (keys("4", "1", "2", "-1", "1"), ["fleet.autoscale.startup_s", "0 to 86400"]),
         (keys("4", "1", "2", "1", "nan"), ["fleet.autoscale.idle_s", "NaN"]),
         ("[fleet.autoscale]\ntarget_in_flight = 4\n".to_owned(), ["fleet.autoscale", "max_replicas"]),
+        (good.replace("idle_s = 1\n", ""), ["fleet.autoscale.idle_s", "missing"]),
+        (good.replace("target_in_flight = 4\n", ""), ["fleet.autoscale.target_in_flight", "missing"]),
+        (format!("{good}rule = \"hpas\"\n"), ["hpas", "ray-serve"]),
+        (
+            format!("{good}rule = \"hpa\"\n").replace("min_replicas = 1", "min_replicas = 0"),
+            ["min_replicas", "1 to 2"],
+        ),
+        (format!("{good}hpa = {{ tolerance = 1.5 }}\n"), ["fleet.autoscale.hpa.tolerance", "0 to below 1"]),
+        (
+            format!("{good}hpa = {{ scale_up = {{ policies = [] }} }}\n"),
+            ["hpa.scale_up.policies", "at least one"],
+        ),
+        (
+            format!("{good}keda = {{ polling_interval = 0 }}\n"),
+            ["fleet.autoscale.keda.polling_interval", "0.1 to"],
+        ),
+        (
+            format!("{good}ray-serve = {{ upscaling_factor = 0 }}\n"),
+            ["ray-serve.upscaling_factor", "0.001 to 1000"],
+        ),
+        (
+            format!("{good}rule = \"dynamo\"\ndynamo = {{ optimization_target = \"load\" }}\n"),
+            ["dynamo.decode_scale_up_kv_rate", "missing"],
+        ),
+        (
+            format!("{good}rule = \"dynamo\"\ndynamo = {{ optimization_target = \"sla\" }}\n"),
+            ["dynamo.engine_rps", "missing"],
+        ),
+        (
+            format!(
+                "{good}rule = \"dynamo\"\n\
+                 dynamo = {{ optimization_target = \"sla\", engine_rps = 2, load_predictor = \"arima\" }}\n"
+            ),
+            ["dynamo.load_predictor", "pmdarima"],
+        ),
         (format!("{good}patience = 1\n"), ["fleet.autoscale", "patience"]),
         (format!("{good}[fleet.prefill]\nreplicas = 1\n"), ["fleet.prefill", "omitted"]),
         (format!("{good}[parallelism]\nreplicas = 2\n"), ["replicas", "max_replicas"]),

@@ -82,7 +82,7 @@ fn with(mut table: Table, path: &str, value: Value) -> Table {
 /// Values of which a key accepts at least one: numbers, switches, lists, tables, and the words of its description.
 fn candidates(key: &SpecKey) -> Vec<Value> {
     let toml = "[3, 0.5, 1.5, true, \"3\", [1, 2], [0.5], [true, false], [\"vllm\"], [\"round_robin\"], { h100-sxm = 2.0 }, { input = 1.0, output = 2.0 }, \
-                [{ replica = 0, at_s = 60 }], [{ name = \"a\", share = 1.0, input_len = 8, output_len = 8 }]]";
+                [{ replica = 0, at_s = 60 }], [{ type = \"Pods\", value = 1, period_seconds = 9 }], [{ name = \"a\", share = 1.0, input_len = 8, output_len = 8 }]]";
     let table: Table = format!("all = {toml}").parse().unwrap();
     let words = key.about.split(|c: char| !(c.is_alphanumeric() || "_-.".contains(c)));
     let words = words.filter(|word| !word.is_empty()).map(Value::from);

@@ -5,7 +5,7 @@ pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 28] = [
+const SECTIONS: [(&str, &str); 34] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -31,6 +31,12 @@ const SECTIONS: [(&str, &str); 28] = [
     ("fleet.decode", "Replicas for decode."),
     ("fleet.beside", "Further replicas, on other accelerators."),
     ("fleet.autoscale", "Replicas that start and stop with the load."),
+    ("fleet.autoscale.hpa", "Kubernetes' HorizontalPodAutoscaler; KEDA creates one."),
+    ("fleet.autoscale.hpa.scale_up", "Bounds on starts: behavior.scaleUp."),
+    ("fleet.autoscale.hpa.scale_down", "Bounds on stops: behavior.scaleDown."),
+    ("fleet.autoscale.keda", "KEDA's ScaledObject."),
+    ("fleet.autoscale.ray-serve", "Ray Serve's AutoscalingConfig."),
+    ("fleet.autoscale.dynamo", "NVIDIA Dynamo's planner."),
     ("fleet.schedule", "Replicas that start and stop at planned times."),
     ("fleet.failures", "Replicas that fail and restart."),
     ("fleet.slow", "Replicas that are slower than the others."),

@@ -340,7 +340,7 @@ fn dimensions(args: &SimulateArgs) -> Result<Vec<Dimension>> {
 }
 
 /// Columns of the CSV after the values, each with its path in the JSON of a point.
-const COLUMNS: [(&str, &str); 27] = [
+const COLUMNS: [(&str, &str); 28] = [
     ("completed", "/completed"),
     ("refused", "/refused"),
     ("duration", "/duration"),
@@ -359,6 +359,7 @@ const COLUMNS: [(&str, &str); 27] = [
     ("p50_e2el_ms", "/p50_e2el_ms"),
     ("p99_e2el_ms", "/p99_e2el_ms"),
     ("mean_running", "/activity/mean_running"),
+    ("mean_replicas", "/fleet/autoscale/mean_replicas"),
     ("max_waiting", "/activity/max_waiting"),
     ("preemptions", "/activity/preemptions"),
     ("mean_usage", "/kv_cache/mean_usage"),

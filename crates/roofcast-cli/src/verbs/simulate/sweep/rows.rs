@@ -116,6 +116,10 @@ const COLUMNS: &[Column<Run>] = &[
     Column::shown("E2EL p50", |run| of_answers(run, run.simulation.summary.e2el.median)),
     Column::shown("E2EL p99", |run| of_answers(run, run.simulation.summary.e2el.p99)),
     Column::shown("running", |run| of_answers(run, run.simulation.activity.mean_running)),
+    Column::shown("replicas", |run: &Run| {
+        Figure::known(run.simulation.fleet.autoscale.map(|scaling| scaling.mean_replicas))
+    })
+    .only(|run| run.simulation.fleet.autoscale.is_some()),
     Column::shown("KV held", |run| Figure::Share(run.simulation.kv_cache.mean_usage)),
     Column::shown("empty", |run| Figure::Share(run.simulation.kv_cache.internal_fragmentation)),
     Column::shown("preempted", |run| Figure::Count(run.simulation.activity.preemptions)),
