@@ -10,6 +10,7 @@ pub(crate) use trace::{RecordedStep, TierStep, Trace};
 
 use super::request::Segments;
 use roofcast_sim::kv_cache::names::Name;
+use roofcast_sim::kv_cache::offload::Chunks;
 use roofcast_sim::kv_cache::prefix::SharedPrefix;
 use roofcast_sim::scheduler::vllm::{NewRequest, RequestId, ScheduledRequest, Scheduler, Step};
 use serde_json::{Value, json};
@@ -146,15 +147,19 @@ impl<'a> Replay<'a> {
         let mut stores = Vec::new();
         for (job, id, chunks) in &transfers.stores {
             let grouped = trace.config.windows.len() > 1;
-            let numbered = chunks.iter().map(|(group, (place, content))| {
+            let single = |Chunks { group, first, names }: &Chunks| {
+                let group = *group as u64;
+                (*first..).zip(names.clone()).map(move |(place, content)| (group, place, content))
+            };
+            let numbered = chunks.iter().flat_map(single).map(|(group, place, content)| {
                 let next = self.contents.len() as u64;
-                let number = *self.contents.entry(*content).or_insert(next);
-                let group = grouped.then_some(*group as u64);
-                group.into_iter().chain([u64::from(*place), number]).collect()
+                let number = *self.contents.entry(content).or_insert(next);
+                let group = grouped.then_some(group);
+                group.into_iter().chain([u64::from(place), number]).collect()
             });
             stores.push((*job, name(id), numbered.collect()));
         }
-        let number = |content: &Name| self.contents.get(content).copied().unwrap_or(u64::MAX);
+        let number = |content: Name| self.contents.get(&content).copied().unwrap_or(u64::MAX);
         TierStep {
             loads: transfers
                 .loads
@@ -167,7 +172,7 @@ impl<'a> Replay<'a> {
                 })
                 .collect(),
             stores,
-            evicted: transfers.evicted.iter().map(number).collect(),
+            evicted: transfers.evicted.iter().flat_map(|names| names.clone().rev()).map(number).collect(),
             store_refused: transfers.refused.iter().map(name).collect(),
             later: transfers.later.iter().map(name).collect(),
             flush: transfers.flush.iter().copied().collect(),

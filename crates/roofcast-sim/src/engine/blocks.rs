@@ -400,7 +400,7 @@ impl Replica for Blocks {
     }
 
     fn watch_cache(&mut self) {
-        self.scheduler.pool().watch();
+        self.scheduler.watch();
     }
 
     fn take_changes(&mut self, into: &mut Vec<Change>) {
@@ -414,7 +414,7 @@ impl Replica for Blocks {
     }
 
     fn restart(&mut self) {
-        let watched = self.scheduler.pool().changes().is_some();
+        let watched = self.scheduler.is_watched();
         self.scheduler = Scheduler::new(self.config.clone());
         if watched {
             self.watch_cache();

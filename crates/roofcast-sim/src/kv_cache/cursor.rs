@@ -39,23 +39,27 @@ impl Cursor {
         }
     }
 
-    /// Number of tokens, in whole pages and at most `most`, that are equal in `runs` from this position on and in
-    /// `same` from its beginning on; moves past them.
-    pub(crate) fn pass_common(&mut self, same: &[Run], runs: &[Run], most: u64, page: u64) -> u64 {
-        let mut here = Cursor::default();
-        let mut there = *self;
+    /// Number of tokens, at most `most`, that are equal in `runs` from this position on and in `same` from `from` on.
+    pub(crate) fn common(mut self, runs: &[Run], (same, mut from): (&[Run], Cursor), most: u64) -> u64 {
         let mut length = 0;
         while length < most
-            && let Some((ours, theirs)) = here.rest(same).zip(there.rest(runs))
+            && let Some((ours, theirs)) = from.rest(same).zip(self.rest(runs))
         {
             if (ours.segment, ours.start) != (theirs.segment, theirs.start) {
                 break;
             }
             let common = ours.length.min(theirs.length).min(most - length);
-            here.offset += common;
-            there.offset += common;
+            from.offset += common;
+            self.offset += common;
             length += common;
         }
+        length
+    }
+
+    /// Number of tokens, in whole pages and at most `most`, that are equal in `runs` from this position on and in
+    /// `same` from its beginning on; moves past them.
+    pub(crate) fn pass_common(&mut self, same: &[Run], runs: &[Run], most: u64, page: u64) -> u64 {
+        let mut length = self.common(runs, (same, Cursor::default()), most);
         length -= length % page;
         self.take(runs, length, |_| {});
         length

@@ -1,202 +1,309 @@
 //! Numbers of block contents: a content has one number for as long as anything refers to it, so that what is known of
-//! contents are arrays and no look-up hashes.
+//! contents are arrays. Contents that follow each other have consecutive numbers as far as possible.
 //!
-//! Knows: contents follow each other, most have one successor, and only further successors are found by hash. Numbers
-//! that nothing refers to any more are collected from time to time. Knows nothing about who refers to a content.
+//! Knows: lines of contents, in a tree: a line begins with the content of one block after another line's, and has the
+//! tokens of its blocks as runs, so that naming a prompt costs as many comparisons as it has runs. Numbers that nothing
+//! refers to any more are collected from time to time. Knows nothing about who refers to a content.
 
-use super::prefix::{Content, ContentMap};
+use super::cursor::Cursor;
+use super::prefix::{Content, ContentMap, Tokens};
+use super::spans::{NONE, Spans, Supply};
+use roofcast_ask::workload::request::Run;
+use roofcast_facts::slab::Slab;
+use std::ops::Range;
 
 /// Number of a content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(u32);
+pub type Name = u32;
 
-/// Bit that marks contents that only their owner can hold.
+/// Bit of the names of contents that only their owner can hold.
 const OWN: u32 = 1 << 31;
-/// Marks the absence of a successor.
-const NONE: Name = Name(u32::MAX);
 /// Fewest new numbers between two collections.
 const FEW: usize = 1 << 16;
 
-impl Name {
-    /// Name of the empty content before the first block.
-    pub(crate) const START: Name = Name(0);
-
-    /// True if only one request can hold the content.
-    pub(crate) fn is_own(self) -> bool {
-        self.0 & OWN != 0
-    }
-
-    /// Name of a content that several requests can hold, for tests of what is known of contents.
-    #[cfg(test)]
-    pub(crate) fn numbered(number: u32) -> Name {
-        Name(number)
-    }
-
-    fn index(self) -> usize {
-        (self.0 & !OWN) as usize
-    }
+/// True if only one request can hold the content.
+pub(crate) fn is_own(name: Name) -> bool {
+    name & OWN != 0
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    content: Content,
+/// Index of a name in arrays.
+pub(crate) fn index(name: Name) -> usize {
+    (name & !OWN) as usize
+}
+
+/// Consecutive names.
+#[derive(Debug, Clone)]
+struct Line {
+    names: Range<Name>,
+    /// The content before the first one.
     before: Name,
-    /// The successor that was named first, if it still has its number.
-    first: Name,
-    /// True if the content ever had another successor.
-    branches: bool,
+    /// Key of the line among the lines after `before`; `None` if only the owner can hold it.
+    key: Option<Content>,
+    /// Tokens of the blocks, and of those after the last block that its content covers.
+    runs: Vec<Run>,
 }
 
-/// The named contents.
+/// The named contents. Blocks of each group of layers have their own contents.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
-    slots: Vec<Slot>,
-    /// Successors other than the first of a content.
-    others: ContentMap<Name>,
-    vacant: Vec<u32>,
+    /// Tokens of a block, and tokens after it that its content covers.
+    block: u64,
+    ahead: u64,
+    lines: Slab<Line>,
+    /// Line of each name; [`NONE`] for numbers without content.
+    line_of: Vec<u32>,
+    /// Lines by [`Line::key`].
+    starts: ContentMap<u32>,
+    supply: Supply,
+    named: usize,
     /// Number of names that the last collection kept.
     kept: usize,
-}
-
-impl Default for Names {
-    fn default() -> Names {
-        let start = Slot { content: Content::START, before: NONE, first: NONE, branches: false };
-        Names { slots: vec![start], others: ContentMap::default(), vacant: Vec::new(), kept: 0 }
-    }
+    groups: u32,
+    /// Identity of each content, if changes of the cache are watched.
+    contents: Option<Vec<Content>>,
 }
 
 impl Names {
-    /// The content with this name.
+    /// No names, for blocks of `block` tokens whose contents cover `ahead` further tokens, in `groups` groups of layers.
+    pub(crate) fn new((block, ahead): (u64, u64), groups: usize) -> Names {
+        // A group's first name is the empty content before its first block.
+        let groups = groups as u32;
+        let supply = Supply::from(groups);
+        Names {
+            block,
+            ahead,
+            lines: Slab::default(),
+            line_of: vec![NONE; groups as usize],
+            starts: ContentMap::default(),
+            supply,
+            named: 0,
+            kept: 0,
+            groups,
+            contents: None,
+        }
+    }
+
+    /// Starts to keep the identities of contents.
+    pub(crate) fn watch(&mut self) {
+        self.contents = Some(vec![Content::START; self.line_of.len()]);
+    }
+
+    /// Identity of a content, if identities are kept.
     pub(crate) fn content(&self, name: Name) -> Content {
-        self.slots[name.index()].content
+        self.contents.as_ref().and_then(|contents| contents.get(index(name))).copied().unwrap_or_default()
     }
 
-    /// Name of `content`, whose content before its last block is `before`; a new name if it has none.
-    pub(crate) fn name(&mut self, before: Name, content: Content) -> Name {
-        if let Some(name) = self.known(before, content) {
-            return name;
+    /// Appends the names of the contents of `tokens` from `at` on to `names`, up to `count` names in all, and moves `at`.
+    /// `names` are the names before in this group.
+    pub(crate) fn extend(
+        &mut self,
+        (group, names): (usize, &mut Spans),
+        runs: &[Run],
+        at: &mut Cursor,
+        count: usize,
+    ) {
+        let mut before = names.last().unwrap_or(group as Name);
+        while names.len() < count {
+            let most = (count - names.len()) as u64;
+            let next = match self.next(before, runs, at, most) {
+                Some(known) => known,
+                None => self.create(before, runs, at, most as u32),
+            };
+            before = next.end - 1;
+            names.push(next);
         }
-        let slot = Slot { content, before, first: NONE, branches: false };
-        let index = match self.vacant.pop() {
-            Some(index) => {
-                self.slots[index as usize] = slot;
-                index
+    }
+
+    /// Appends names of contents that only `owner` can hold, up to `count` names in all.
+    pub(crate) fn extend_own(&mut self, (group, names): (usize, &mut Spans), owner: u64, count: usize) {
+        while names.len() < count {
+            let before = names.last().unwrap_or(group as Name);
+            let taken = self.supply.take((count - names.len()) as u32);
+            self.put(taken.clone());
+            if let Some(contents) = &mut self.contents {
+                let first = names.len();
+                taken.clone().for_each(|name| {
+                    contents[name as usize] = Content::own(owner, first + (name - taken.start) as usize)
+                });
             }
+            let own = taken.start | OWN..taken.end | OWN;
+            let last = self.line(before).filter(|_| before + 1 == own.start);
+            let line = match last {
+                Some(line) => {
+                    self.lines[line as usize].names.end = own.end;
+                    line
+                }
+                None => {
+                    self.lines.insert(Line { names: own.clone(), before, key: None, runs: Vec::new() }) as u32
+                }
+            };
+            self.line_of[taken.start as usize..taken.end as usize].fill(line);
+            names.push(own);
+        }
+    }
+
+    /// Names of the first whole blocks of `tokens` in the first group, up to the first without a name.
+    pub(crate) fn known(&self, tokens: &Tokens) -> Spans {
+        let count = tokens.len().saturating_sub(self.ahead) / self.block;
+        let mut names = Spans::default();
+        let mut at = Cursor::default();
+        while let Some(next) =
+            self.next(names.last().unwrap_or(0), tokens.runs(), &mut at, count - names.len() as u64)
+        {
+            names.push(next);
+        }
+        names
+    }
+
+    /// Known names of up to `most` contents of `runs` from `at` on, which follow `before`; moves `at` past them.
+    fn next(&self, before: Name, runs: &[Run], at: &mut Cursor, most: u64) -> Option<Range<Name>> {
+        if most == 0 {
+            return None;
+        }
+        if let Some(line) = self.line(before) {
+            let start = before + 1;
+            let next = self.common((line, start), runs, at, most);
+            if !next.is_empty() {
+                return Some(next);
+            }
+        }
+        let line = *self.starts.get(&self.key(before, runs, *at))?;
+        let start = self.lines[line as usize].names.start;
+        Some(self.common((line, start), runs, at, most)).filter(|next| !next.is_empty())
+    }
+
+    fn line(&self, name: Name) -> Option<u32> {
+        self.line_of.get(index(name)).copied().filter(|line| *line != NONE)
+    }
+
+    fn key(&self, before: Name, runs: &[Run], at: Cursor) -> Content {
+        at.page(runs, self.block + self.ahead).below(before)
+    }
+
+    /// Names of a line from `start` on, at most `most`, whose tokens follow in `runs` from `at` on; moves `at` past them.
+    fn common(&self, (line, start): (u32, Name), runs: &[Run], at: &mut Cursor, most: u64) -> Range<Name> {
+        let Line { names, runs: same, .. } = &self.lines[line as usize];
+        let left = u64::from(names.end - start).min(most);
+        if left == 0 || is_own(start) {
+            return start..start;
+        }
+        let mut from = Cursor::default();
+        from.take(same, u64::from(start - names.start) * self.block, |_| {});
+        let tokens = at.common(runs, (same, from), left * self.block + self.ahead);
+        let blocks = tokens.saturating_sub(self.ahead) / self.block;
+        at.take(runs, blocks * self.block, |_| {});
+        start..start + blocks as Name
+    }
+
+    /// Names up to `count` contents of `runs` from `at` on, which follow `before`; moves `at` past them.
+    fn create(&mut self, before: Name, runs: &[Run], at: &mut Cursor, count: u32) -> Range<Name> {
+        let names = self.supply.take(count);
+        self.put(names.clone());
+        let tokens = u64::from(names.end - names.start) * self.block;
+        if let Some(contents) = &mut self.contents {
+            let mut each = *at;
+            let mut past = contents[index(before)];
+            for name in names.clone() {
+                let mut covered = past;
+                let mut to = each;
+                to.take(runs, self.block, |run| covered = covered.then(run));
+                each = to;
+                to.take(runs, self.ahead, |run| covered = covered.then(run));
+                contents[name as usize] = covered;
+                past = covered;
+            }
+        }
+        let last = self.line(before).filter(|_| before + 1 == names.start);
+        let line = match last {
+            Some(line) => line,
             None => {
-                self.slots.push(slot);
-                self.slots.len() as u32 - 1
+                let key = self.key(before, runs, *at);
+                let line = Line { names: names.start..names.start, before, key: Some(key), runs: Vec::new() };
+                let line = self.lines.insert(line) as u32;
+                self.starts.insert(key, line);
+                line
             }
         };
-        let name = Name(if content.is_own() { index | OWN } else { index });
-        let before = &mut self.slots[before.index()];
-        if before.first == NONE {
-            before.first = name;
-        } else {
-            before.branches = true;
-            self.others.insert(content, name);
-        }
-        name
+        let Line { names: all, runs: own, .. } = &mut self.lines[line as usize];
+        let mut new = *at;
+        let covered = if Range::is_empty(all) { 0 } else { self.ahead };
+        new.take(runs, covered, |_| {});
+        new.take(runs, tokens + self.ahead - covered, |run| own.push(run));
+        all.end = names.end;
+        at.take(runs, tokens, |_| {});
+        self.line_of[names.start as usize..names.end as usize].fill(line);
+        names
     }
 
-    /// Name of `content` after `before`, if it has one.
-    fn known(&self, before: Name, content: Content) -> Option<Name> {
-        let Slot { first, branches, .. } = self.slots[before.index()];
-        if first != NONE && self.slots[first.index()].content == content {
-            return Some(first);
+    /// Counts new names, and makes room for them in the arrays.
+    fn put(&mut self, names: Range<u32>) {
+        self.named += names.len();
+        let end = names.end as usize;
+        if self.line_of.len() < end {
+            self.line_of.resize(end, NONE);
         }
-        if branches { self.others.get(&content).copied() } else { None }
-    }
-
-    /// Names of `contents`, which follow each other, up to the first without a name.
-    pub(crate) fn known_of(&self, contents: &[Content]) -> Vec<Name> {
-        let next = |before: &mut Name, content: &Content| {
-            *before = self.known(*before, *content)?;
-            Some(*before)
-        };
-        contents.iter().scan(Name::START, next).collect()
+        if let Some(contents) = &mut self.contents
+            && contents.len() < end
+        {
+            contents.resize(end, Content::START);
+        }
     }
 
     /// True if so many names are new that those without use are to be collected.
     pub(crate) fn is_due(&self) -> bool {
-        self.slots.len() - self.vacant.len() > 3 * self.kept + FEW
+        self.named > 3 * self.kept + FEW
     }
 
     /// Frees all names that are not in `used` and precede none that is.
-    pub(crate) fn collect(&mut self, used: impl Iterator<Item = Name>) {
-        let mut stays = vec![false; self.slots.len()];
-        stays[0] = true;
-        for mut name in used {
-            while !std::mem::replace(&mut stays[name.index()], true) {
-                name = self.slots[name.index()].before;
+    pub(crate) fn collect(&mut self, used: impl Iterator<Item = Range<Name>>) {
+        // For each line, the number of its first names that stay.
+        let mut stays = vec![0_u32; self.lines.len()];
+        for range in used {
+            let mut name = range.start;
+            while name < range.end
+                && let Some(line) = self.line(name)
+            {
+                let end = self.lines[line as usize].names.end.min(range.end);
+                self.keep(line, end, &mut stays);
+                name = end;
             }
         }
-        self.vacant.clear();
-        for index in (1..self.slots.len()).rev().filter(|index| !stays[*index]) {
-            let Slot { before, first, .. } = &mut self.slots[index];
-            (*before, *first) = (Name::START, NONE);
-            self.vacant.push(index as u32);
-        }
-        self.others.retain(|_, name| stays[name.index()]);
-        for slot in &mut self.slots {
-            if slot.first != NONE && !stays[slot.first.index()] {
-                slot.first = NONE;
+        for (line, stay) in (0..).zip(&stays) {
+            let Line { names, key, runs, .. } = &mut self.lines[line as usize];
+            let gone = names.start + stay..names.end;
+            if gone.is_empty() {
+                continue;
+            }
+            self.line_of[index(gone.start)..index(gone.start) + gone.len()].fill(NONE);
+            names.end = gone.start;
+            let tokens = if *stay > 0 { u64::from(*stay) * self.block + self.ahead } else { 0 };
+            let whole = std::mem::take(runs);
+            Cursor::default().take(&whole, tokens, |run| runs.push(run));
+            if *stay == 0 {
+                key.take().map(|key| self.starts.remove(&key));
+                self.lines.vacate(line as usize);
             }
         }
-        self.kept = self.slots.len() - self.vacant.len();
-    }
-}
-
-/// Map from names to values.
-#[derive(Debug, Clone)]
-pub(crate) struct NameMap<T> {
-    values: Vec<Option<(Name, T)>>,
-    count: usize,
-}
-
-impl<T> Default for NameMap<T> {
-    fn default() -> NameMap<T> {
-        NameMap { values: Vec::new(), count: 0 }
-    }
-}
-
-impl<T> NameMap<T> {
-    pub(crate) fn len(&self) -> usize {
-        self.count
+        let Names { line_of, supply, groups, .. } = self;
+        supply.refill(|number| number >= *groups && line_of[number as usize] == NONE);
+        self.named = line_of.iter().filter(|line| **line != NONE).count();
+        self.kept = self.named;
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    pub(crate) fn get(&self, name: Name) -> Option<&T> {
-        self.values.get(name.index())?.as_ref().map(|(_, value)| value)
-    }
-
-    pub(crate) fn get_mut(&mut self, name: Name) -> Option<&mut T> {
-        self.values.get_mut(name.index())?.as_mut().map(|(_, value)| value)
-    }
-
-    pub(crate) fn has(&self, name: Name) -> bool {
-        self.get(name).is_some()
-    }
-
-    pub(crate) fn insert(&mut self, name: Name, value: T) {
-        if self.values.len() <= name.index() {
-            self.values.resize_with(name.index() + 1, || None);
+    /// Keeps the names of a line before `end`, and all names that precede them.
+    fn keep(&self, line: u32, end: Name, stays: &mut [u32]) {
+        let mut line = line;
+        let mut end = end;
+        loop {
+            let Line { names, before, .. } = &self.lines[line as usize];
+            let stay = end - names.start;
+            let known = stays[line as usize];
+            stays[line as usize] = stay.max(known);
+            if known > 0 {
+                return;
+            }
+            let Some(above) = self.line(*before) else { return };
+            (line, end) = (above, *before + 1);
         }
-        let before = self.values[name.index()].replace((name, value));
-        self.count += usize::from(before.is_none());
-    }
-
-    pub(crate) fn remove(&mut self, name: Name) -> Option<T> {
-        let (_, value) = self.values.get_mut(name.index())?.take()?;
-        self.count -= 1;
-        Some(value)
-    }
-
-    /// The names with values.
-    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
-        self.values.iter().flatten().map(|(name, _)| *name)
     }
 }
 
@@ -204,37 +311,56 @@ impl<T> NameMap<T> {
 mod tests {
     use super::*;
 
-    fn content(number: u64) -> Content {
-        Content::own(number, 0)
+    fn runs(parts: &[(u32, u64, u64)]) -> Vec<Run> {
+        parts.iter().map(|&(segment, start, length)| Run { segment, start, length }).collect()
     }
 
-    /// Content 2 follows 1 and 3 follows 2; 4 follows 1, too. When nothing uses 2 and 3 any more, their numbers are given
-    /// again; 1 keeps its number, because 4 follows it.
+    fn named(names: &mut Names, runs: &[Run], count: usize) -> Spans {
+        let mut all = Spans::default();
+        names.extend((0, &mut all), runs, &mut Cursor::default(), count);
+        all
+    }
+
+    /// Blocks of 4 tokens: 6 blocks of segment 1, and 2 of these followed by 3 of segment 2. The names of the common
+    /// blocks are the same, and a third request finds the second's. When only the second's fourth block is in use, its
+    /// fifth and the first's others are given again; blocks before the fourth stay.
     #[test]
-    fn contents_keep_their_names_while_in_use() {
-        let mut names = Names::default();
-        let first = names.name(Name::START, content(1));
-        let two = names.name(first, content(2));
-        let three = names.name(two, content(3));
-        let four = names.name(first, content(4));
-        assert_eq!((names.name(first, content(4)), names.name(first, content(2))), (four, two));
-        let path = [1, 2, 3, 5].map(content);
-        assert_eq!(names.known_of(&path), [first, two, three]);
-        names.collect([four].into_iter());
-        assert_eq!(names.known_of(&path), [first]);
-        assert_eq!((names.name(first, content(4)), names.content(four)), (four, content(4)));
-        assert_eq!([names.name(first, content(6)), names.name(first, content(7))], [two, three]);
-        assert_eq!(names.name(first, content(4)), four);
+    fn equal_beginnings_have_equal_names() {
+        let mut names = Names::new((4, 0), 1);
+        let one = named(&mut names, &runs(&[(1, 0, 24)]), 6);
+        let other = runs(&[(1, 0, 8), (2, 0, 12)]);
+        let two = named(&mut names, &other, 5);
+        assert_eq!(one.ranges().collect::<Vec<_>>(), [1..7]);
+        assert_eq!(two.ranges().collect::<Vec<_>>(), [1..3, 7..10]);
+        assert_eq!(named(&mut names, &other, 5), two);
+        let fourth = two.get(3).unwrap();
+        names.collect([fourth..fourth + 1].into_iter());
+        assert_eq!(named(&mut names, &other, 4).ranges().collect::<Vec<_>>(), [1..3, 7..9]);
+        // Names 3 to 6 and 9 are free: a request of other tokens gets them.
+        let three = named(&mut names, &runs(&[(3, 0, 24)]), 6);
+        assert_eq!(three.ranges().collect::<Vec<_>>(), [3..7, 9..11]);
+    }
+
+    /// A content that covers the token after its block differs if that token does.
+    #[test]
+    fn contents_look_ahead() {
+        let mut names = Names::new((4, 1), 1);
+        let one = named(&mut names, &runs(&[(1, 0, 9)]), 2);
+        let two = named(&mut names, &runs(&[(1, 0, 8), (2, 0, 1)]), 2);
+        assert_eq!((one.get(0), one.get(1) == two.get(1)), (two.get(0), false));
+        // A longer request goes on where the first one ended.
+        let longer = named(&mut names, &runs(&[(1, 0, 13)]), 3);
+        assert_eq!(longer.parts(0..2).collect::<Vec<_>>(), one.parts(0..2).collect::<Vec<_>>());
+        assert_eq!(named(&mut names, &runs(&[(1, 0, 13)]), 3), longer);
     }
 
     #[test]
-    fn a_map_counts_its_names() {
-        let mut names = Names::default();
-        let mut map = NameMap::default();
-        let [one, two] = [1, 2].map(|number| names.name(Name::START, content(number)));
-        map.insert(two, 'b');
-        map.insert(two, 'c');
-        assert_eq!((map.len(), map.get(two), map.has(one)), (1, Some(&'c'), false));
-        assert_eq!((map.remove(one), map.remove(two), map.is_empty()), (None, Some('c'), true));
+    fn own_contents_are_never_found() {
+        let mut names = Names::new((4, 0), 1);
+        let mut own = named(&mut names, &runs(&[(1, 0, 4)]), 1);
+        names.extend_own((0, &mut own), 7, 3);
+        assert!(own.get(1).is_some_and(is_own) && !own.get(0).is_some_and(is_own));
+        let all = named(&mut names, &runs(&[(1, 0, 12)]), 3);
+        assert!(all.get(0) == own.get(0) && all.ranges().all(|range| !is_own(range.start)));
     }
 }

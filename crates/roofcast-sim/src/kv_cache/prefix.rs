@@ -25,20 +25,6 @@ impl Content {
         Content(OWN | u128::from(owner) << 32 | index as u128)
     }
 
-    /// True if only one request can hold the content.
-    pub(crate) fn is_own(self) -> bool {
-        self.0 & OWN != 0
-    }
-
-    /// Returns the identity of this content in the group of layers number `group`, counted from 0.
-    pub(crate) fn of_group(self, group: usize) -> Content {
-        match group {
-            0 => self,
-            _ if self.is_own() => Content(self.0 | (group as u128) << 96),
-            _ => self.below(group as u32),
-        }
-    }
-
     /// Returns the identity of this content as a child of node `node` of a radix tree.
     pub(crate) fn below(self, node: u32) -> Content {
         let low = self.0 as u64;
@@ -292,6 +278,6 @@ mod tests {
         }
         // The third block holds 8 tokens of segment 1 and 8 of segment 2; from there on the contents differ.
         assert_eq!(same, [(true, true), (true, true), (true, false), (true, false)]);
-        assert!(Content::own(3, 1).is_own() && !past[0].is_own());
+        assert!(Content::own(3, 1).0 & OWN != 0 && past[0].0 & OWN == 0);
     }
 }

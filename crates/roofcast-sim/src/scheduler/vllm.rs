@@ -20,9 +20,11 @@ pub use config::{Rules, SchedulerConfig, SchedulingPolicy};
 pub use step::{RequestId, ScheduledRequest, Step};
 pub use transfers::{OffloadConfig, Transfers};
 
+use crate::kv_cache::cursor::Cursor;
 use crate::kv_cache::names::Names;
 use crate::kv_cache::paged::Pool;
 use crate::kv_cache::prefix::SharedPrefix;
+use crate::kv_cache::spans::Spans;
 use blocks::{Admission, Admitted, Table};
 use interval::Interval;
 use leap::Steady;
@@ -90,12 +92,13 @@ impl Scheduler {
     /// An idle scheduler.
     pub fn new(config: SchedulerConfig) -> Scheduler {
         let pool = Pool::new(config.num_gpu_blocks.saturating_sub(1));
+        let names = Names::new((config.block_size, config.hash_lookahead()), config.windows.len());
         Scheduler {
             tier: config.offload.map(|offload| Box::new(Tier::new(offload))),
             interval: Interval::new(config.prefill_schedule_interval, config.rules.interval_since_prefill),
             config,
             pool,
-            names: Names::default(),
+            names,
             requests: Slab::default(),
             arrived: 0,
             running: Vec::new(),
@@ -126,7 +129,8 @@ impl Scheduler {
             stale: 0,
             drafts: 0,
             tables: vec![Table::default(); self.config.windows.len()],
-            contents: vec![Vec::new(); self.config.windows.len()],
+            contents: vec![Spans::default(); self.config.windows.len()],
+            named: Cursor::default(),
             preempted: false,
             dropped: 0,
             in_prompt: true,
@@ -145,7 +149,7 @@ impl Scheduler {
 
     /// Frees the index of a finished request for reuse.
     pub(crate) fn forget(&mut self, id: RequestId) {
-        self.requests[id].contents.iter_mut().for_each(|names| *names = Vec::new());
+        self.requests[id].contents.iter_mut().for_each(|names| *names = Spans::default());
         self.requests.vacate(id);
     }
 
@@ -160,9 +164,15 @@ impl Scheduler {
         self.deferred.remove(&id);
     }
 
-    /// The pool of blocks.
-    pub(crate) fn pool(&mut self) -> &mut Pool {
-        &mut self.pool
+    /// Starts to log changes of the prefix cache.
+    pub(crate) fn watch(&mut self) {
+        self.pool.watch();
+        self.names.watch();
+    }
+
+    /// True if changes of the prefix cache are logged.
+    pub(crate) fn is_watched(&mut self) -> bool {
+        self.pool.changes().is_some()
     }
 
     /// Number of waiting requests.
@@ -195,7 +205,7 @@ impl Scheduler {
         let mut step = Step::default();
         self.collect_names();
         self.steady.begin();
-        self.tier.iter_mut().for_each(|tier| tier.begin());
+        self.pool.protected = self.tier.as_mut().map(|tier| tier.begin()).unwrap_or_default();
         let mut pass = self.pass();
         self.schedule_running(&mut step, &mut pass);
         if step.preempted.is_empty() {

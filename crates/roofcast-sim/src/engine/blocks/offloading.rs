@@ -10,6 +10,7 @@
 
 use super::Blocks;
 use crate::engine::link::{Direction, Link};
+use crate::kv_cache::offload::Chunks;
 use crate::scheduler::vllm::{SchedulerConfig, Step};
 use roofcast_ask::arrival::Departure;
 use roofcast_ask::kv_cache::tier::HostTier;
@@ -31,7 +32,7 @@ impl Blocks {
         }
         let tokens = chunk_tokens(&self.config);
         for (job, _, chunks) in transfers.stores.iter().filter(|(job, ..)| transfers.flush.contains(job)) {
-            link.submit(Direction::Store, *job, tokens * chunks.len() as u64, self.clock);
+            link.submit(Direction::Store, *job, tokens * count(chunks), self.clock);
         }
         let here = transfers.loads.iter().filter(|load| load.sync).map(|load| load.job);
         let awaited: Vec<u64> = here.chain(transfers.flush.iter().copied()).collect();
@@ -50,7 +51,7 @@ impl Blocks {
         let tokens = chunk_tokens(&self.config);
         let Some(link) = &mut self.link else { return };
         for (job, _, chunks) in &step.transfers.stores {
-            let copied = tokens * chunks.len() as u64;
+            let copied = tokens * count(chunks);
             self.tally.stored_tokens += copied;
             if !step.transfers.flush.contains(job) {
                 link.submit(Direction::Store, *job, copied, self.clock);
@@ -116,6 +117,11 @@ impl Blocks {
         self.settle();
         true
     }
+}
+
+/// Number of chunks.
+fn count(chunks: &[Chunks]) -> u64 {
+    chunks.iter().map(|chunks| chunks.names.len() as u64).sum()
 }
 
 /// Number of tokens per chunk.

@@ -1,7 +1,8 @@
 use super::*;
-use crate::kv_cache::names::{Name, Names};
-use crate::kv_cache::paged::{Block, Pool};
+use crate::kv_cache::names::Names;
+use crate::kv_cache::paged::Pool;
 use crate::kv_cache::prefix::Tokens;
+use crate::kv_cache::spans::Spans;
 use proptest::prelude::*;
 
 const BLOCK: u64 = 4;
@@ -11,14 +12,14 @@ const BLOCK: u64 = 4;
 struct Twin {
     number: u64,
     runs: Vec<Run>,
-    tokens: Tokens,
     /// Position from which on tokens are unique to the request.
     own_from: u64,
     length: u64,
     path: Path,
-    blocks: Vec<Block>,
-    former: Vec<Block>,
-    contents: Vec<Name>,
+    blocks: Spans,
+    former: Spans,
+    contents: Spans,
+    named: Cursor,
     running: bool,
 }
 
@@ -29,22 +30,15 @@ impl Twin {
         let runs = tokens.runs().to_vec();
         let shared: u64 = runs.iter().map(|run| run.length).sum();
         let length = shared + if own { 3 * BLOCK + 1 } else { 0 };
-        Twin { number, runs, tokens, own_from: shared, length, ..Twin::default() }
+        Twin { number, runs, own_from: shared, length, ..Twin::default() }
     }
 
     /// Contents of the first `count` blocks, as the block-by-block pool identifies them.
-    fn contents(&mut self, count: u64, names: &mut Names) -> &[Name] {
-        while (self.contents.len() as u64) < count {
-            let index = self.contents.len();
-            let past = self.contents.last().copied().unwrap_or(Name::START);
-            let content = if (index as u64) < self.own_from / BLOCK {
-                self.tokens.name_next(names.content(past), (BLOCK, 0))
-            } else {
-                Content::own(self.number, index)
-            };
-            self.contents.push(names.name(past, content));
-        }
-        &self.contents[..count as usize]
+    fn contents(&mut self, count: u64, names: &mut Names) -> Spans {
+        let shared = count.min(self.own_from / BLOCK) as usize;
+        names.extend((0, &mut self.contents), &self.runs, &mut self.named, shared);
+        names.extend_own((0, &mut self.contents), self.number, count as usize);
+        self.contents.slice(0..count as usize)
     }
 
     /// Admits the request with all of its blocks, if they fit; true if both pools find equally many cached blocks.
@@ -57,9 +51,12 @@ impl Twin {
             extents.find_own(&self.path, self.number, full - shared, &mut prefix);
         }
         let former = std::mem::take(&mut self.former);
-        let contents = self.contents(full, names).iter().enumerate();
-        let hits: Vec<Block> =
-            contents.map_while(|(index, content)| pool.find(*content, former.get(index).copied())).collect();
+        let contents = self.contents(full, names);
+        let contents = contents.ranges().flatten().enumerate();
+        let mut hits = Spans::default();
+        contents
+            .map_while(|(index, content)| pool.find(content, former.get(index)))
+            .for_each(|block| hits.push(block..block + 1));
         let agree = prefix.blocks == hits.len() as u64 && extents.unheld(&prefix) == pool.unheld(&hits);
         let new = self.length.div_ceil(BLOCK) - prefix.blocks;
         if !agree || new + extents.unheld(&prefix) > extents.free() {
@@ -76,8 +73,11 @@ impl Twin {
         let known = hits.len();
         self.blocks = hits;
         pool.allocate(new, &mut self.blocks);
-        let contents = self.contents(full, names).to_vec();
-        (known..contents.len()).for_each(|i| pool.cache(self.blocks[i], contents[i]));
+        let contents = self.contents(full, names);
+        for index in known..contents.len() {
+            let [block, content] = [&self.blocks, &contents].map(|list| list.get(index).unwrap());
+            pool.cache(block..block + 1, content..content + 1);
+        }
         self.running = true;
         true
     }
@@ -107,7 +107,7 @@ proptest! {
     fn extents_are_blocks(prompts in prompts(), moves in prop::collection::vec((0..8_usize, 0..3_u64), 1..60), room in 8..40_u32) {
         let mut extents = Extents::new(u64::from(room), BLOCK);
         let mut pool = Pool::new(room);
-        let mut names = Names::default();
+        let mut names = Names::new((BLOCK, 0), 1);
         let build = |(number, (segments, own)): (usize, &Segments)| Twin::new(number as u64, segments, *own);
         let mut twins: Vec<Twin> = prompts.iter().enumerate().map(build).collect();
         for (index, decoded) in moves {
@@ -122,7 +122,7 @@ proptest! {
             let taken = decoded.min(extents.free());
             extents.take(taken);
             extents.blank += taken;
-            let mut blocks = Vec::new();
+            let mut blocks = Spans::default();
             pool.allocate(taken, &mut blocks);
             pool.release(&blocks);
             prop_assert_eq!((extents.free(), extents.repeated()), (pool.free(), pool.repeated()));

@@ -3,16 +3,19 @@
 //!
 //! Source: vLLM 0.33, `v1/kv_offload/cpu/policies/arc.py`.
 
-use super::Name;
+use super::Chunks;
+use crate::kv_cache::names::{Name, index};
 use crate::kv_cache::recency::Recency;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::kv_cache::spans::Ranges;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Contents of one request.
 #[derive(Debug, Clone, Default)]
 struct Use {
-    inserted: BTreeSet<Name>,
-    reused: BTreeSet<Name>,
-    missed: BTreeSet<Name>,
+    inserted: Ranges,
+    reused: Ranges,
+    missed: Ranges,
 }
 
 #[derive(Debug, Clone)]
@@ -24,7 +27,6 @@ pub(super) struct Arc {
     frequent: Recency,
     recent_ghosts: Recency,
     frequent_ghosts: Recency,
-    idle: BTreeSet<Name>,
     uses: BTreeMap<u64, Use>,
 }
 
@@ -37,81 +39,81 @@ impl Arc {
             frequent: Recency::default(),
             recent_ghosts: Recency::default(),
             frequent_ghosts: Recency::default(),
-            idle: BTreeSet::new(),
             uses: BTreeMap::new(),
         }
     }
 
     /// Names of the listed chunks and of those that requests use.
-    pub(super) fn names(&self) -> impl Iterator<Item = Name> {
+    pub(super) fn names(&self) -> impl Iterator<Item = Range<Name>> {
         let lists = [&self.recent, &self.frequent, &self.recent_ghosts, &self.frequent_ghosts];
         let used = self.uses.values().flat_map(|used| [&used.inserted, &used.reused, &used.missed]);
-        lists.into_iter().flat_map(Recency::iter).chain(used.flatten().copied())
+        let listed = lists.into_iter().flat_map(Recency::iter).map(|name| name..name + 1);
+        listed.chain(used.flat_map(Ranges::ranges))
     }
 
-    /// Adds a chunk that a request stores; it is not idle yet.
-    pub(super) fn insert(&mut self, request: u64, content: Name) {
-        self.uses.entry(request).or_default().inserted.insert(content);
-        self.recent.push(content);
-        self.recent_ghosts.remove(content);
-        self.frequent_ghosts.remove(content);
-    }
-
-    /// Sets whether a chunk may be evicted.
-    pub(super) fn set_idle(&mut self, content: Name, idle: bool) {
-        if idle {
-            self.idle.insert(content);
-        } else {
-            self.idle.remove(&content);
+    /// Adds chunks that a request stores.
+    pub(super) fn insert(&mut self, request: u64, names: Range<Name>) {
+        self.uses.entry(request).or_default().inserted.add(names.clone());
+        for name in names {
+            self.recent.push(name);
+            self.recent_ghosts.remove(name);
+            self.frequent_ghosts.remove(name);
         }
     }
 
     /// Records ready chunks that a request uses and did not store.
-    pub(super) fn reused(&mut self, request: u64, contents: impl Iterator<Item = Name>) {
+    pub(super) fn reused(&mut self, request: u64, names: Range<Name>) {
         let Use { inserted, reused, .. } = self.uses.entry(request).or_default();
-        reused.extend(contents.filter(|content| !inserted.contains(content)));
+        for name in names.filter(|name| !inserted.has(*name)) {
+            reused.add(name..name + 1);
+        }
     }
 
-    /// Moves the target size of T1 by each of `contents` that is a ghost and that the request misses for the first
-    /// time, from the last to the first.
-    pub(super) fn missed(&mut self, request: u64, contents: impl Iterator<Item = Name>) {
-        let missed = &mut self.uses.entry(request).or_default().missed;
-        let new: Vec<Name> = contents.filter(|content| missed.insert(*content)).collect();
-        for content in new.into_iter().rev() {
+    /// Moves the target size of T1 by each of `names` that is a ghost and that the request misses for the first time,
+    /// from the last to the first.
+    pub(super) fn missed(&mut self, request: u64, names: Range<Name>) {
+        let new = self.uses.entry(request).or_default().missed.add(names);
+        for name in new.into_iter().rev().flat_map(Iterator::rev) {
             let recent = self.recent_ghosts.len() as f64;
             let frequent = self.frequent_ghosts.len() as f64;
-            if self.recent_ghosts.has(content) {
+            if self.recent_ghosts.has(name) {
                 self.target = (self.target + (frequent / recent).max(1.0)).min(self.capacity as f64);
-                self.recent_ghosts.push(content);
-            } else if self.frequent_ghosts.has(content) {
+                self.recent_ghosts.push(name);
+            } else if self.frequent_ghosts.has(name) {
                 self.target = (self.target - (recent / frequent).max(1.0)).max(0.0);
-                self.frequent_ghosts.push(content);
+                self.frequent_ghosts.push(name);
             }
         }
     }
 
     /// Ends a request: chunks that the request only stored stay in their list, chunks that it reused become frequent.
-    /// `order` is the order in which they become the newest of their list.
-    pub(super) fn end(&mut self, request: u64, order: impl Iterator<Item = Name>) {
+    /// The first of its `chunks` becomes the newest of its list.
+    pub(super) fn end(&mut self, request: u64, chunks: &[Chunks]) {
         let Use { inserted, reused, .. } = self.uses.remove(&request).unwrap_or_default();
-        for content in order {
-            let reused = reused.contains(&content);
-            if inserted.contains(&content) && !reused {
-                if self.recent.has(content) {
-                    self.recent.push(content);
-                } else if self.frequent.has(content) {
-                    self.frequent.push(content);
+        for name in chunks.iter().rev().flat_map(|chunks| chunks.names.clone().rev()) {
+            let reused = reused.has(name);
+            if inserted.has(name) && !reused {
+                if self.recent.has(name) {
+                    self.recent.push(name);
+                } else if self.frequent.has(name) {
+                    self.frequent.push(name);
                 }
-            } else if reused && (self.recent.remove(content) || self.frequent.has(content)) {
-                self.frequent.push(content);
+            } else if reused && (self.recent.remove(name) || self.frequent.has(name)) {
+                self.frequent.push(name);
             }
         }
     }
 
-    /// Evicts `count` idle chunks that are not in `offered`; `None`, and no change, if there are fewer.
-    pub(super) fn evict(&mut self, count: usize, offered: impl Iterator<Item = Name>) -> Option<Vec<Name>> {
-        let offered: BTreeSet<Name> = offered.collect();
-        let may_go = |content: &Name| self.idle.contains(content) && !offered.contains(content);
+    /// Evicts `count` idle chunks that are not offered; `None`, and no change, if there are fewer.
+    pub(super) fn evict(
+        &mut self,
+        count: usize,
+        pins: &[u32],
+        offered: &[Chunks],
+    ) -> Option<Vec<Range<Name>>> {
+        let may_go = |name: &Name| {
+            pins[index(*name)] == 0 && !offered.iter().any(|chunks| chunks.names.contains(name))
+        };
         let mut recent = self.recent.iter().filter(may_go);
         let mut frequent = self.frequent.iter().filter(may_go);
         let mut size = self.recent.len();
@@ -119,27 +121,30 @@ impl Arc {
         for _ in 0..count {
             let mut next = None;
             if size >= self.target as usize {
-                next = recent.next().map(|content| (content, true));
+                next = recent.next().map(|name| (name, true));
             }
             let next = next
-                .or_else(|| frequent.next().map(|content| (content, false)))
-                .or_else(|| recent.next().map(|content| (content, true)))?;
+                .or_else(|| frequent.next().map(|name| (name, false)))
+                .or_else(|| recent.next().map(|name| (name, true)))?;
             size -= usize::from(next.1);
             chosen.push(next);
         }
         drop((recent, frequent));
-        for (content, from_recent) in &chosen {
-            self.idle.remove(content);
-            if *from_recent {
-                self.recent.remove(*content);
-                self.recent_ghosts.push(*content);
-            } else {
-                self.frequent.remove(*content);
-                self.frequent_ghosts.push(*content);
+        let mut evicted: Vec<Range<Name>> = Vec::new();
+        for (name, from_recent) in chosen {
+            let (list, ghosts) = match from_recent {
+                true => (&mut self.recent, &mut self.recent_ghosts),
+                false => (&mut self.frequent, &mut self.frequent_ghosts),
+            };
+            list.remove(name);
+            ghosts.push(name);
+            match evicted.last_mut().filter(|names| names.start == name + 1) {
+                Some(names) => names.start = name,
+                None => evicted.push(name..name + 1),
             }
         }
         self.recent_ghosts.forget_beyond(self.capacity);
         self.frequent_ghosts.forget_beyond(self.capacity);
-        Some(chosen.into_iter().map(|(content, _)| content).collect())
+        Some(evicted)
     }
 }

@@ -1,191 +1,202 @@
 //! Least-recently-used order by request: chunks of a running request share its rank, and later chunks count as older.
 //!
-//! Knows: the order of the idle chunks on the host, held as one list for each rank. A chunk that is pinned or gets
-//! another rank leaves a void entry behind, which is removed when an eviction reads it or the list would grow, so that no
-//! operation searches by content. Source: vLLM 0.33, `v1/kv_offload/cpu/policies/lru.py`.
+//! Knows: the rank of each chunk, and for each rank its chunks in the order of their places, as ranges. A chunk that gets
+//! another rank or leaves the host stays in the list of its former rank, where an eviction passes over it. Source: vLLM
+//! 0.33, `v1/kv_offload/cpu/policies/lru.py`.
 
-use super::{Chunk, Name};
+use super::Chunks;
+use crate::kv_cache::names::{Name, index};
+use crate::kv_cache::spans::overlap;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-/// Index of a chunk's record here.
-pub(super) type Seat = u32;
+/// Rank of a content without one.
+const UNRANKED: u32 = 0;
 
-/// A chunk on the host.
-#[derive(Debug, Clone, Copy)]
-struct Record {
-    content: Name,
-    rank: u64,
-    place: u32,
-    /// Number of entries that the chunks of this record had; all but the last one are void.
-    entries: u32,
-    idle: bool,
-    /// Number of the last eviction that had to spare the chunk.
-    spared: u64,
-}
-
-/// An idle chunk in the list of its rank.
-#[derive(Debug, Clone, Copy)]
+/// Chunks with consecutive places in the list of a rank.
+#[derive(Debug, Clone)]
 struct Entry {
     place: u32,
-    content: Name,
-    seat: Seat,
-    /// The record's number of entries when this one was made.
-    number: u32,
+    names: Range<Name>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lru {
-    records: Vec<Record>,
-    vacant: Vec<Seat>,
-    /// Idle chunks by rank, the oldest rank first; in the list of a rank the oldest chunk is last.
-    ranks: BTreeMap<u64, Vec<Entry>>,
-    /// The rank to which entries were added last, with its list, which is not in `ranks` meanwhile.
-    open: (u64, Vec<Entry>),
+    /// Rank of each content.
+    rank_of: Vec<u32>,
+    /// Chunks by rank, the oldest rank first; in the list of a rank the oldest chunk is last.
+    ranks: BTreeMap<u32, Vec<Entry>>,
     /// Ranks of requests that have not ended.
-    requests: BTreeMap<u64, u64>,
-    newest: u64,
-    evictions: u64,
+    requests: BTreeMap<u64, u32>,
+    newest: u32,
+    /// Number of entries that were added since the last time that all were checked, and number that were left then.
+    added: usize,
+    kept: usize,
 }
 
 impl Lru {
-    fn rank(&mut self, request: u64) -> u64 {
+    fn rank(&mut self, request: u64) -> u32 {
         *self.requests.entry(request).or_insert_with(|| {
             self.newest += 1;
             self.newest
         })
     }
 
-    /// Adds chunks, which are not idle yet, with the rank of their request.
-    pub(super) fn insert(&mut self, request: u64, chunks: &[Chunk]) -> Vec<Seat> {
+    /// Adds chunks with the rank of their request.
+    pub(super) fn insert(&mut self, request: u64, chunks: &[Chunks]) {
         let rank = self.rank(request);
-        let seat = |&(place, content): &Chunk| {
-            let seat = self.vacant.pop().unwrap_or(self.records.len() as Seat);
-            let entries = self.records.get(seat as usize).map_or(0, |record| record.entries);
-            let record = Record { content, rank, place, entries, idle: false, spared: 0 };
-            match self.records.get_mut(seat as usize) {
-                Some(vacant) => *vacant = record,
-                None => self.records.push(record),
-            }
-            seat
-        };
-        chunks.iter().map(seat).collect()
+        for Chunks { first, names, .. } in chunks {
+            self.enter(rank, *first, names.clone());
+        }
     }
 
     /// Gives chunks that a request uses for the first time the request's rank, unless theirs is newer.
-    pub(super) fn access(&mut self, request: u64, chunks: impl Iterator<Item = (u32, Seat)>) {
+    pub(super) fn access(&mut self, request: u64, first: u32, names: Range<Name>) {
         let rank = self.rank(request);
-        for (place, seat) in chunks {
-            if self.records[seat as usize].rank < rank {
-                self.renew(rank, place, seat);
-            }
+        for part in parts(names.clone(), |name| self.rank_of[index(name)] < rank) {
+            self.enter(rank, first + (part.start - names.start), part);
         }
     }
 
-    /// Ends a request: its `chunks`, sorted, become the newest, the first of them newest of all.
-    pub(super) fn end(&mut self, request: u64, chunks: impl Iterator<Item = Seat>) {
-        self.requests.remove(&request);
-        self.newest += 1;
-        let rank = self.newest;
-        chunks.zip(0..).for_each(|(seat, place)| self.renew(rank, place, seat));
-    }
-
-    fn renew(&mut self, rank: u64, place: u32, seat: Seat) {
-        let record = &mut self.records[seat as usize];
-        (record.rank, record.place) = (rank, place);
-        if record.idle {
-            self.enter(seat);
-        }
-    }
-
-    /// Sets whether a chunk may be evicted.
-    pub(super) fn set_idle(&mut self, seat: Seat, idle: bool) {
-        self.records[seat as usize].idle = idle;
-        if idle {
-            self.enter(seat);
-        }
-    }
-
-    /// Adds a chunk to the list of its rank, where a later place is older, and among equal places the lesser content.
-    fn enter(&mut self, seat: Seat) {
-        let record = &mut self.records[seat as usize];
-        record.entries = record.entries.wrapping_add(1);
-        let Record { content, rank, place, entries: number, .. } = *record;
-        if self.open.0 != rank {
-            self.close();
-            self.open = (rank, self.ranks.remove(&rank).unwrap_or_default());
-        }
-        let list = &mut self.open.1;
-        if list.len() == list.capacity() {
-            list.retain(|entry| entry.is_valid(&self.records));
-        }
-        let precedes = |e: &Entry| e.place < place || e.place == place && e.content > content;
-        let at = if list.last().is_none_or(precedes) { list.len() } else { list.partition_point(precedes) };
-        list.insert(at, Entry { place, content, seat, number });
-    }
-
-    /// Returns the open list to its place.
-    fn close(&mut self) {
-        let (rank, list) = std::mem::take(&mut self.open);
-        if !list.is_empty() {
-            self.ranks.insert(rank, list);
-        }
-    }
-
-    /// Evicts the `count` oldest idle chunks that are not in `spared`; `None`, and no change, if there are fewer.
-    pub(super) fn evict(&mut self, count: usize, spared: &[Seat]) -> Option<Vec<Name>> {
-        self.close();
-        self.evictions += 1;
-        for seat in spared {
-            self.records[*seat as usize].spared = self.evictions;
-        }
-        let mut chosen = Vec::with_capacity(count);
-        let mut read = Vec::new();
-        for (rank, list) in &self.ranks {
-            if chosen.len() == count {
-                break;
-            }
-            let mut entries = 0;
-            for entry in list.iter().rev() {
-                if chosen.len() == count {
-                    break;
-                }
-                entries += 1;
-                let is_spared = self.records[entry.seat as usize].spared == self.evictions;
-                if entry.is_valid(&self.records) && !is_spared {
-                    chosen.push(entry.seat);
-                }
-            }
-            read.push((*rank, entries));
-        }
-        if chosen.len() < count {
-            return None;
-        }
-        for seat in &chosen {
-            self.records[*seat as usize].idle = false;
-        }
-        for (rank, entries) in read {
-            self.drop_void(rank, entries);
-        }
-        let evicted = chosen.iter().map(|seat| self.records[*seat as usize].content).collect();
-        self.vacant.extend(chosen);
-        Some(evicted)
-    }
-
-    /// Removes the void ones of the last `entries` entries of a list, and the list if nothing is left.
-    fn drop_void(&mut self, rank: u64, entries: usize) {
-        let Some(list) = self.ranks.get_mut(&rank) else { return };
-        let tail = list.split_off(list.len() - entries);
-        list.extend(tail.iter().filter(|entry| entry.is_valid(&self.records)));
-        if list.is_empty() {
+    /// Ends a request: its `chunks`, in order, become the newest, the first of them newest of all.
+    pub(super) fn end(&mut self, request: u64, chunks: &[Chunks], pins: &[u32]) {
+        if let Some(rank) = self.requests.remove(&request) {
+            // Every chunk with the request's rank is one that it has used.
             self.ranks.remove(&rank);
         }
+        self.newest += 1;
+        let rank = self.newest;
+        let resident = |name: Name| pins.get(index(name)).is_some_and(|pins| *pins != super::ABSENT);
+        for Chunks { first, names, .. } in chunks {
+            for part in parts(names.clone(), resident) {
+                self.enter(rank, first + (part.start - names.start), part);
+            }
+        }
+        self.drop_void();
+    }
+
+    /// Adds chunks to the list of a rank, where a later place is older, and among equal places the lesser content.
+    fn enter(&mut self, rank: u32, place: u32, names: Range<Name>) {
+        let end = index(names.start) + names.len();
+        if self.rank_of.len() < end {
+            self.rank_of.resize(end, UNRANKED);
+        }
+        self.rank_of[index(names.start)..end].fill(rank);
+        let list = self.ranks.entry(rank).or_default();
+        let behind = |entry: &Entry| entry.place + entry.names.len() as u32;
+        let follows = list.last().is_none_or(|last| behind(last) <= place);
+        match list.last_mut().filter(|last| behind(last) == place && last.names.end == names.start) {
+            Some(last) => last.names.end = names.end,
+            None => {
+                list.push(Entry { place, names });
+                self.added += 1;
+            }
+        }
+        if !follows {
+            sort(list, |name| self.rank_of[index(name)] == rank);
+        }
+    }
+
+    /// Evicts the `count` oldest idle chunks that are not offered; `None`, and no change, if there are fewer.
+    pub(super) fn evict(
+        &mut self,
+        count: usize,
+        pins: &[u32],
+        offered: &[Chunks],
+    ) -> Option<Vec<Range<Name>>> {
+        let Lru { rank_of, ranks, .. } = self;
+        let mut chosen: Vec<(u32, Range<Name>)> = Vec::new();
+        let mut left = count;
+        let mut last = 0;
+        'ranks: for (rank, list) in ranks.iter() {
+            last = *rank;
+            for Entry { names, .. } in list.iter().rev() {
+                let spared = offered.iter().any(|chunks| overlap(&chunks.names, names));
+                for name in names.clone().rev() {
+                    let spares = || spared && offered.iter().any(|chunks| chunks.names.contains(&name));
+                    if rank_of[index(name)] != *rank || pins[index(name)] != 0 || spares() {
+                        continue;
+                    }
+                    rank_of[index(name)] = UNRANKED;
+                    match chosen.last_mut().filter(|(of, names)| of == rank && names.start == name + 1) {
+                        Some((_, names)) => names.start = name,
+                        None => chosen.push((*rank, name..name + 1)),
+                    }
+                    left -= 1;
+                    if left == 0 {
+                        break 'ranks;
+                    }
+                }
+            }
+        }
+        if left > 0 {
+            for (rank, names) in chosen {
+                names.for_each(|name| rank_of[index(name)] = rank);
+            }
+            return None;
+        }
+        self.trim(last);
+        Some(chosen.into_iter().map(|(_, names)| names).collect())
+    }
+
+    /// Removes the void chunks at the ends of the lists of all ranks up to `last`.
+    fn trim(&mut self, last: u32) {
+        let rank_of = &self.rank_of;
+        for (rank, list) in self.ranks.range_mut(..=last) {
+            while let Some(Entry { names, .. }) = list.last_mut() {
+                while !Range::is_empty(names) && rank_of[index(names.end - 1)] != *rank {
+                    names.end -= 1;
+                }
+                if !Range::is_empty(names) {
+                    break;
+                }
+                list.pop();
+            }
+        }
+        while self.ranks.first_key_value().is_some_and(|(_, list)| list.is_empty()) {
+            self.ranks.pop_first();
+        }
+    }
+
+    /// Removes entries without a chunk of their rank, once there are many entries.
+    fn drop_void(&mut self) {
+        if self.added <= self.kept + 64 {
+            return;
+        }
+        let rank_of = &self.rank_of;
+        self.ranks.retain(|rank, list| {
+            list.retain(|Entry { names, .. }| names.clone().any(|name| rank_of[index(name)] == *rank));
+            !list.is_empty()
+        });
+        self.kept = self.ranks.values().map(Vec::len).sum();
+        self.added = 0;
     }
 }
 
-impl Entry {
-    /// True if the chunk is idle and has had no other entry since.
-    fn is_valid(&self, records: &[Record]) -> bool {
-        let record = &records[self.seat as usize];
-        record.idle && record.entries == self.number
+/// The parts of consecutive names for which `is_in` is true.
+fn parts(names: Range<Name>, is_in: impl Fn(Name) -> bool) -> Vec<Range<Name>> {
+    let mut parts: Vec<Range<Name>> = Vec::new();
+    for name in names.filter(|name| is_in(*name)) {
+        match parts.last_mut().filter(|part| part.end == name) {
+            Some(part) => part.end += 1,
+            None => parts.push(name..name + 1),
+        }
+    }
+    parts
+}
+
+/// Sorts the chunks of a list for which `is_in` is true.
+fn sort(list: &mut Vec<Entry>, is_in: impl Fn(Name) -> bool) {
+    let all = list.drain(..).flat_map(|Entry { place, names }| (place..).zip(names));
+    let mut all: Vec<(u32, Name)> = all.filter(|(_, name)| is_in(*name)).collect();
+    all.sort_unstable_by_key(|(place, name)| (*place, std::cmp::Reverse(*name)));
+    all.dedup();
+    for (place, name) in all {
+        let behind =
+            |last: &&mut Entry| last.place + last.names.len() as u32 == place && last.names.end == name;
+        match list.last_mut().filter(behind) {
+            Some(last) => last.names.end += 1,
+            None => list.push(Entry { place, names: name..name + 1 }),
+        }
     }
 }

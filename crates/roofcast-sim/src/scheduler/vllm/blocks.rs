@@ -7,33 +7,33 @@
 
 use super::transfers::External;
 use super::{Pass, RequestId, Scheduler, Step};
-use crate::kv_cache::names::Name;
 use crate::kv_cache::paged::{Block, Change};
-use crate::kv_cache::prefix::Content;
+use crate::kv_cache::spans::Spans;
 use std::ops::Range;
 
 /// The blocks of a request in one group of layers.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Table {
     /// Blocks in the order of the tokens that they hold.
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Spans,
     /// Number of blocks, from the first on, that are outside the sliding window and were freed.
     given_back: usize,
     /// Number of blocks, from the first on, whose contents are published to the prefix cache.
     cached: usize,
     /// Blocks that the request held before it was preempted.
-    former: Vec<Block>,
+    former: Spans,
 }
 
 impl Table {
-    fn held(&self) -> &[Block] {
-        &self.blocks[self.given_back..]
+    fn held(&self) -> Spans {
+        self.blocks.slice(self.given_back..self.blocks.len())
     }
 
     /// Takes all held blocks out of the table.
-    pub(super) fn take(&mut self) -> Vec<Block> {
-        let Table { mut blocks, given_back, .. } = std::mem::take(self);
-        blocks.split_off(given_back)
+    pub(super) fn take(&mut self) -> Spans {
+        let blocks = self.held();
+        *self = Table::default();
+        blocks
     }
 }
 
@@ -195,14 +195,15 @@ impl Scheduler {
 
     /// Takes the cached blocks, and allocates blocks for `tokens` tokens after `computed` ones.
     fn take_in(&mut self, id: RequestId, rooms: &[Room], (computed, tokens): (u64, u64)) {
-        let hits_of_groups: Vec<Vec<Block>> =
+        let hits_of_groups: Vec<Spans> =
             rooms.iter().enumerate().map(|(group, room)| self.found(id, group, room.hits.clone())).collect();
-        for ((hits_of_groups, room), group) in hits_of_groups.into_iter().zip(rooms).zip(0..) {
-            self.pool.hold(&hits_of_groups);
-            let below = room.start as usize - hits_of_groups.len();
+        for ((hits, room), group) in hits_of_groups.into_iter().zip(rooms).zip(0..) {
+            self.pool.hold(&hits);
+            let below = room.start as usize - hits.len();
             let table = &mut self.requests[id].tables[group];
-            table.blocks = vec![Block::MAX; below];
-            table.blocks.extend(hits_of_groups);
+            table.blocks = Spans::default();
+            table.blocks.skip(below);
+            table.blocks.extend(&hits, 0);
             (table.given_back, table.cached) = (below, room.start as usize);
         }
         let end = self.config.slots(computed + tokens).div_ceil(self.config.block_size);
@@ -224,7 +225,7 @@ impl Scheduler {
             let below = (below_window(*window, certain) / block) as usize;
             if below > table.given_back {
                 let below = below.min(table.blocks.len());
-                self.pool.release(&table.blocks[table.given_back..below]);
+                self.pool.release(&table.blocks.slice(table.given_back..below));
                 table.given_back = below;
             }
             needed += end.div_ceil(block).saturating_sub(table.blocks.len() as u64);
@@ -243,7 +244,7 @@ impl Scheduler {
     pub(super) fn release(&mut self, id: RequestId) {
         let later = self.in_flight(id);
         for at in 0..self.requests[id].tables.len() {
-            let held_blocks = self.requests[id].tables[at].held().to_vec();
+            let held_blocks = self.requests[id].tables[at].held();
             if later {
                 self.free_later(held_blocks);
             } else {
@@ -310,11 +311,19 @@ impl Scheduler {
     /// The block with content `index` of a request in a group.
     pub(super) fn find(&self, id: RequestId, group: usize, index: usize) -> Option<Block> {
         let r = &self.requests[id];
-        self.pool.find(r.contents[group][index], r.tables[group].former.get(index).copied())
+        self.pool.find(r.contents[group].get(index)?, r.tables[group].former.get(index))
     }
 
-    fn found(&self, id: RequestId, group: usize, range: Range<usize>) -> Vec<Block> {
-        range.filter_map(|index| self.find(id, group, index)).collect()
+    fn found(&self, id: RequestId, group: usize, range: Range<usize>) -> Spans {
+        let r = &self.requests[id];
+        let mut blocks = Spans::default();
+        for (first, names) in r.contents[group].parts(range) {
+            for (name, index) in names.zip(first..) {
+                let block = self.pool.find(name, r.tables[group].former.get(index));
+                block.into_iter().for_each(|block| blocks.push(block..block + 1));
+            }
+        }
+        blocks
     }
 
     /// Publishes the full blocks among the first `filled` known tokens to the prefix cache.
@@ -328,13 +337,18 @@ impl Scheduler {
         let r = &mut self.requests[id];
         for (group, table) in r.tables.iter_mut().enumerate() {
             let new = table.cached..full.min(table.blocks.len());
-            for index in new.clone().filter(|index| *index >= table.given_back) {
-                self.pool.cache(table.blocks[index], r.contents[group][index]);
+            for (first, mut blocks) in table.blocks.parts(new.start.max(table.given_back)..new.end) {
+                for (_, names) in r.contents[group].parts(first..first + blocks.len()) {
+                    let after = blocks.start + names.len() as Block;
+                    self.pool.cache(blocks.start..after, names);
+                    blocks.start = after;
+                }
             }
             if let Some(changes) = self.pool.changes().filter(|_| group == 0 && !new.is_empty()) {
                 let owner = id as u64;
                 let first = new.start as u64;
-                changes.push(Change::Stored { owner, first, contents: r.contents[0][new].to_vec() });
+                let contents = r.contents[0].slice(new).ranges().flatten().collect();
+                changes.push(Change::Stored { owner, first, contents });
             }
             table.cached = table.cached.max(full);
         }
@@ -347,18 +361,15 @@ impl Scheduler {
         let ahead = self.config.hash_lookahead();
         let r = &mut self.requests[id];
         let count = count.min((r.known().saturating_sub(ahead) / block) as usize);
-        let shared = (r.own_from.saturating_sub(ahead) / block) as usize;
-        while r.contents[0].len() < count {
-            let index = r.contents[0].len();
-            let before = |names: &[Name]| names.last().copied().unwrap_or(Name::START);
-            let content = if index >= shared {
-                Content::own(r.number, index)
-            } else {
-                r.tokens.name_next(self.names.content(before(&r.contents[0])), (block, ahead))
-            };
-            for (group, names) in r.contents.iter_mut().enumerate() {
-                names.push(self.names.name(before(names), content.of_group(group)));
-            }
+        if r.contents[0].len() >= count {
+            return count;
+        }
+        let shared = count.min((r.own_from.saturating_sub(ahead) / block) as usize);
+        let from = r.named;
+        for names in r.contents.iter_mut().enumerate() {
+            r.named = from;
+            self.names.extend((names.0, &mut *names.1), r.tokens.runs(), &mut r.named, shared);
+            self.names.extend_own(names, r.number, count);
         }
         count
     }

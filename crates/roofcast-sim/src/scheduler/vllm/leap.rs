@@ -119,8 +119,7 @@ impl Scheduler {
                 needs.pop();
                 together.push(at);
             }
-            let evicts =
-                || self.pool.next_free().take(together.len()).any(|block| last_hits.contains(&block));
+            let evicts = || self.pool.next_free(together.len()).any(|block| last_hits.contains(&block));
             if (together.len() as u64) > self.pool.free() || !last_hits.is_empty() && evicts() {
                 return step - 1;
             }

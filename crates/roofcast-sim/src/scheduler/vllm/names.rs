@@ -3,15 +3,15 @@
 use super::Scheduler;
 use crate::kv_cache::paged::Change;
 use crate::kv_cache::prefix::Tokens;
+use crate::kv_cache::spans::Spans;
 use roofcast_ask::workload::Prompt;
 
 impl Scheduler {
     /// Number of tokens of `prompt` in the prefix cache of the first group of layers, in whole blocks.
     pub(crate) fn cached(&self, prompt: &Prompt) -> u64 {
-        let block = self.config.block_size;
-        let contents = Tokens::of_prompt(prompt).contents((block, self.config.hash_lookahead()));
-        let names = self.names.known_of(&contents);
-        names.iter().take_while(|name| self.pool.find(**name, None).is_some()).count() as u64 * block
+        let names = self.names.known(&Tokens::of_prompt(prompt));
+        let cached = names.ranges().flatten().take_while(|name| self.pool.find(*name, None).is_some());
+        cached.count() as u64 * self.config.block_size
     }
 
     /// Moves the log of changes of the prefix cache to `into`; the owner of a block is the request's id.
@@ -30,7 +30,7 @@ impl Scheduler {
     /// Frees the names of contents to which nothing refers, if there are many.
     pub(super) fn collect_names(&mut self) {
         if self.names.is_due() {
-            let requests = self.requests.iter().flat_map(|r| &r.contents).flatten().copied();
+            let requests = self.requests.iter().flat_map(|r| &r.contents).flat_map(Spans::ranges);
             let tier = self.tier.iter().flat_map(|tier| tier.names());
             self.names.collect(requests.chain(self.pool.names()).chain(tier));
         }

@@ -1,8 +1,12 @@
 //! State of a request in the scheduler.
 
 use super::blocks::Table;
+use crate::kv_cache::cursor::Cursor;
 use crate::kv_cache::names::Name;
+use crate::kv_cache::offload::Chunks;
 use crate::kv_cache::prefix::{Tokens, push_output};
+use crate::kv_cache::spans::Spans;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A request from its arrival until it is forgotten.
@@ -35,7 +39,9 @@ pub(super) struct RequestState {
     /// Blocks of the request, one table for each group of layers.
     pub(super) tables: Vec<Table>,
     /// Contents of the first blocks, in each group of layers.
-    pub(super) contents: Vec<Vec<Name>>,
+    pub(super) contents: Vec<Spans>,
+    /// Position of the token behind the last block whose content has a name.
+    pub(super) named: Cursor,
     pub(super) preempted: bool,
     /// Number of tokens that the last preemption dropped.
     pub(super) dropped: u64,
@@ -57,6 +63,19 @@ impl RequestState {
             push_output(&mut self.tokens, output, self.generated, count);
         }
         self.generated += count;
+    }
+
+    /// The request's chunks of `per` blocks each in a group of layers.
+    pub(super) fn chunks(&self, per: usize, group: usize, indices: Range<u32>) -> Vec<Chunks> {
+        let contents = &self.contents[group];
+        if per == 1 {
+            let parts = contents.parts(indices.start as usize..indices.end as usize);
+            return parts.map(|(first, names)| Chunks { group, first: first as u32, names }).collect();
+        }
+        // The content of a chunk is that of its last block.
+        let named = |first: u32| contents.get((first as usize + 1) * per - 1).map(|name| (first, name));
+        let single = |(first, name): (u32, Name)| Chunks { group, first, names: name..name + 1 };
+        indices.filter_map(named).map(single).collect()
     }
 
     /// Number of known tokens: prompt and delivered output.

@@ -13,14 +13,15 @@ mod storage;
 mod taken;
 
 use super::blocks::{Admission, Table};
-use super::transfers::{OffloadConfig, StoredChunk, Transfers};
+use super::transfers::{OffloadConfig, Transfers};
 use super::{Pass, RequestId, Scheduler, Step};
-use crate::kv_cache::names::{Name, NameMap};
-use crate::kv_cache::offload::{Chunk, Offload, Residence};
-use crate::kv_cache::paged::Block;
+use crate::kv_cache::names::Name;
+use crate::kv_cache::offload::{Chunks, Offload, Residence};
+use crate::kv_cache::spans::{Ranges, Spans, overlap};
 
 use lookup::Run;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use storage::Storage;
 use taken::Taken;
 
@@ -41,7 +42,7 @@ struct State {
     next: usize,
     jobs: BTreeSet<u64>,
     /// Blocks of the request in each group of layers.
-    tables: Vec<Vec<Block>>,
+    tables: Vec<Spans>,
     phase: Phase,
     finished: bool,
     aborted: bool,
@@ -50,7 +51,7 @@ struct State {
     /// True if storage was asked for the request's chunks.
     asked: bool,
     /// Chunks that came from storage for this request.
-    promoted: BTreeSet<Name>,
+    promoted: Ranges,
     /// Chunks that the last look-up found on the host.
     run: Option<Run>,
 }
@@ -58,9 +59,9 @@ struct State {
 #[derive(Debug, Clone)]
 struct Job {
     id: RequestId,
-    contents: Vec<Name>,
+    contents: Vec<Range<Name>>,
     /// Blocks that a store reads; `None` for a load.
-    blocks: Option<Vec<Block>>,
+    blocks: Option<Spans>,
     sync: bool,
 }
 
@@ -75,11 +76,9 @@ pub(super) struct Tier {
     jobs: BTreeMap<u64, Job>,
     started: u64,
     /// For each store in flight, the blocks that it reads although the request does not hold them any more.
-    fences: BTreeMap<u64, Vec<Block>>,
+    fences: BTreeMap<u64, Spans>,
     /// For each load job, blocks of aborted requests that the load still writes.
-    orphans: BTreeMap<u64, Vec<Block>>,
-    /// Contents of the chunks that asynchronous loads in flight transfer.
-    loading: NameMap<()>,
+    orphans: BTreeMap<u64, Vec<Spans>>,
     /// Blocks allocated in this step.
     taken: Taken,
     /// Number of tokens loaded synchronously in this step.
@@ -92,7 +91,7 @@ pub(super) struct Tier {
     decided: u64,
     applied: u64,
     /// Blocks to be freed when the output of a step has arrived, with the number of that step.
-    frees: VecDeque<(u64, Vec<Block>)>,
+    frees: VecDeque<(u64, Spans)>,
     transfers: Transfers,
 }
 
@@ -107,7 +106,6 @@ impl Tier {
             started: 0,
             fences: BTreeMap::new(),
             orphans: BTreeMap::new(),
-            loading: NameMap::default(),
             taken: Taken::default(),
             sync_tokens: 0,
             ended: Vec::new(),
@@ -125,19 +123,36 @@ impl Tier {
 
     /// Number of tokens on the host that follow the first `local` tokens of `contents`, which are blocks of `block`
     /// tokens each.
-    pub(super) fn found(&self, contents: &[Name], block: u64, local: u64) -> u64 {
+    pub(super) fn found(&self, contents: &Spans, block: u64, local: u64) -> u64 {
         let per = self.config.blocks_per_chunk;
         let chunk = per as u64 * block;
-        let last = contents.chunks_exact(per).filter_map(<[Name]>::last).skip((local / chunk) as usize);
-        let run = last.take_while(|content| self.host.residence(**content) != Residence::Absent).count();
-        ((local / chunk + run as u64) * chunk).saturating_sub(local)
+        let mut chunks = (local / chunk) as usize;
+        let is_resident = |name: Name| self.host.residence(name) != Residence::Absent;
+        while contents.get((chunks + 1) * per - 1).is_some_and(is_resident) {
+            chunks += 1;
+        }
+        (chunks as u64 * chunk).saturating_sub(local)
     }
 
-    /// Begins a new step.
-    pub(super) fn begin(&mut self) {
+    /// True if an asynchronous load in flight transfers any of the contents.
+    fn loads(&self, contents: &[Chunks]) -> bool {
+        let loads = self.jobs.values().filter(|job| job.blocks.is_none() && !job.sync);
+        let loaded =
+            |names: &Range<Name>| loads.clone().flat_map(|job| &job.contents).any(|l| overlap(l, names));
+        contents.iter().any(|chunks| loaded(&chunks.names))
+    }
+
+    /// Begins a new step; returns the blocks that may have been freed while stores read them.
+    pub(super) fn begin(&mut self) -> Ranges {
         self.taken.begin();
         self.sync_tokens = 0;
         self.transfers = Transfers::default();
+        let ended = self.ended.iter().filter_map(|id| self.states.get(id)).flat_map(|state| &state.tables);
+        let mut read = Ranges::default();
+        for blocks in self.fences.values().chain(ended).flat_map(Spans::ranges) {
+            read.add(blocks);
+        }
+        read
     }
 
     fn start(&mut self, job: Job) -> u64 {
@@ -156,9 +171,9 @@ impl Tier {
         self.fence_blocks(job, &blocks);
     }
 
-    fn fence_blocks(&mut self, job: u64, blocks: &[Block]) {
+    fn fence_blocks(&mut self, job: u64, blocks: &Spans) {
         if !blocks.is_empty() {
-            self.fences.entry(job).or_default().extend(blocks);
+            self.fences.entry(job).or_default().extend(blocks, 0);
         }
     }
 }
@@ -205,12 +220,7 @@ impl Scheduler {
             }
             tier.fences.remove(number);
             let arrived = job.blocks.is_none() && !job.sync;
-            if arrived {
-                job.contents.iter().for_each(|content| {
-                    tier.loading.remove(*content);
-                });
-            }
-            if let Some(blocks) = tier.orphans.remove(number) {
+            for blocks in tier.orphans.remove(number).unwrap_or_default() {
                 self.pool.release(&blocks);
             }
             // The index of a request that has ended may have been reused.
@@ -288,20 +298,18 @@ impl Scheduler {
     /// Ends a step: flushes jobs whose blocks the step allocated, and stores the chunks that the step completes.
     pub(super) fn connect(&mut self, step: &mut Step) {
         let Some(mut tier) = self.tier.take() else { return };
-        let mut new: Vec<Block> = Vec::new();
         for (id, _) in &step.scheduled {
             let Some(state) = tier.states.get_mut(id) else { continue };
             if step.new.contains(id) || step.resumed.contains(id) {
                 state.tables.clear();
             }
             let tables = &self.requests[*id].tables;
-            state.tables.resize(tables.len(), Vec::new());
+            state.tables.resize(tables.len(), Spans::default());
             for (seen, table) in state.tables.iter_mut().zip(tables) {
-                new.extend(&table.blocks[seen.len()..]);
-                seen.extend(&table.blocks[seen.len()..]);
+                tier.taken.extend(&table.blocks, seen.len());
+                seen.extend(&table.blocks, seen.len());
             }
         }
-        tier.taken.extend(&new);
         if !step.scheduled.is_empty() {
             tier.decided += 1;
         }
@@ -311,11 +319,12 @@ impl Scheduler {
             tier.transfers.flush.extend(state.jobs.iter().filter(fresh));
         }
         for (job, blocks) in &tier.fences {
-            if blocks.iter().any(|block| tier.taken.has(*block)) {
+            if tier.taken.has(blocks) {
                 tier.transfers.flush.insert(*job);
             }
         }
         let ended = std::mem::take(&mut tier.ended);
+        let per = tier.config.blocks_per_chunk;
         for &(id, _) in &step.scheduled {
             if let Some(state) = tier.states.get_mut(&id) {
                 state.last_step = tier.decided;
@@ -330,7 +339,8 @@ impl Scheduler {
         for id in ended {
             let Some(state) = tier.states.get_mut(&id) else { continue };
             state.finished = true;
-            tier.host.end(state.number);
+            let r = &self.requests[id];
+            tier.host.end(state.number, |group, indices| r.chunks(per, group, indices));
             if state.jobs.is_empty() {
                 tier.states.remove(&id);
             }
@@ -350,10 +360,9 @@ impl Scheduler {
         let computed = if r.finished { r.prompt_len.max(r.known() - 1) } else { r.computed };
         let offered_tokens = if tier.config.offload_prompt_only { r.prompt_len } else { r.known() };
         let whole = (computed.min(r.known()).min(offered_tokens) / chunk) as usize;
-        let table_blocks = state.tables.iter().map(Vec::len).min().unwrap_or(0);
+        let table_blocks = state.tables.iter().map(Spans::len).min().unwrap_or(0);
         let end = whole.min(table_blocks / per).min(r.contents[0].len() / per);
-        let content = |group: usize, index: usize| r.contents[group][(index + 1) * per - 1];
-        let mut offered: Vec<StoredChunk> = Vec::new();
+        let mut offered: Vec<Chunks> = Vec::new();
         for (group, window) in self.config.windows.iter().enumerate() {
             // A hit ends before the last known token, and needs only the window before its end.
             let (from, to) = match window {
@@ -364,15 +373,15 @@ impl Scheduler {
                     (state.next.max(to.saturating_sub(window_chunks(*window, chunk))), to)
                 }
             };
-            let within = (from..to).filter(|index| state.tables[group][index * per] != Block::MAX);
-            offered.extend(within.map(|index| (group, (index as u32, content(group, index)))));
+            let from = (from..to).find(|index| state.tables[group].get(index * per).is_some());
+            let from = from.unwrap_or(to);
+            offered.extend(r.chunks(per, group, from as u32..to as u32));
         }
         if offered.is_empty() {
             state.next = state.next.max(end);
             return;
         }
-        let chunks: Vec<Chunk> = offered.iter().map(|(_, chunk)| *chunk).collect();
-        let Some(offer) = tier.host.offer(r.number, &chunks) else {
+        let Some(offer) = tier.host.offer(r.number, &offered) else {
             tier.transfers.refused.push(id);
             return;
         };
@@ -381,25 +390,22 @@ impl Scheduler {
         if offer.stored.is_empty() {
             return;
         }
-        // Stored contents are in the order in which they were offered.
-        let mut stored = offer.stored.iter().peekable();
-        offered.retain(|(_, (_, content))| stored.next_if_eq(&content).is_some());
-        let blocks_of = |of_window: bool| {
-            let groups =
-                offered.iter().filter(|(group, _)| self.config.windows[*group].is_some() == of_window);
-            let blocks = groups.flat_map(|(group, (index, _))| {
-                let first = *index as usize * per;
-                state.tables[*group][first..first + per].iter().copied()
-            });
-            blocks.collect::<Vec<Block>>()
-        };
-        // Blocks outside a window may be freed while the request runs.
-        let early = blocks_of(true);
-        let blocks: Vec<Block> = blocks_of(false).into_iter().chain(early.iter().copied()).collect();
-        let taken = r.finished && blocks.iter().any(|block| tier.taken.has(*block));
-        let job = tier.start(Job { id, contents: offer.stored, blocks: Some(blocks), sync: false });
-        tier.transfers.stores.push((job, id, offered));
-        if r.finished {
+        let mut early = Spans::default();
+        let mut blocks = Spans::default();
+        for Chunks { group, first, names } in &offer.stored {
+            let table = &state.tables[*group];
+            let at = *first as usize * per..(*first as usize + names.len()) * per;
+            // Blocks outside a window may be freed while the request runs.
+            let of_group = if self.config.windows[*group].is_some() { &mut early } else { &mut blocks };
+            of_group.extend(&table.slice(at), 0);
+        }
+        blocks.extend(&early, 0);
+        let taken = r.finished && tier.taken.has(&blocks);
+        let finished = r.finished;
+        let contents = offer.stored.iter().map(|chunks| chunks.names.clone()).collect();
+        let job = tier.start(Job { id, contents, blocks: Some(blocks), sync: false });
+        tier.transfers.stores.push((job, id, offer.stored));
+        if finished {
             tier.fence(job);
         } else {
             tier.fence_blocks(job, &early);
@@ -427,7 +433,7 @@ impl Scheduler {
         state.aborted = true;
         if let Some(load) = state.jobs.last().filter(|_| state.phase == Phase::Loading) {
             let tables = self.requests[id].tables.iter_mut();
-            tier.orphans.insert(*load, tables.flat_map(Table::take).collect());
+            tier.orphans.insert(*load, tables.map(Table::take).collect());
         }
     }
 }

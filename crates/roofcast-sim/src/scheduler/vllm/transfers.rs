@@ -4,9 +4,10 @@
 
 use super::RequestId;
 use crate::kv_cache::names::Name;
-use crate::kv_cache::offload::Chunk;
+use crate::kv_cache::offload::Chunks;
 use roofcast_ask::spec::EvictionPolicy;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Settings of the host tier, by vLLM's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,18 +28,15 @@ pub struct OffloadConfig {
     pub storage_chunks: Option<usize>,
 }
 
-/// A chunk that is stored, with the number of its group of layers.
-pub(crate) type StoredChunk = (usize, Chunk);
-
 /// Copies that a step starts, and the connector's other decisions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Transfers {
     /// Loads from the host.
     pub loads: Vec<Load>,
     /// Stores to the host: number of the job, request, chunks.
-    pub stores: Vec<(u64, RequestId, Vec<StoredChunk>)>,
-    /// Contents that were evicted from the host, in order.
-    pub evicted: Vec<Name>,
+    pub stores: Vec<(u64, RequestId, Vec<Chunks>)>,
+    /// Contents that were evicted from the host, in order, each range from its end.
+    pub evicted: Vec<Range<Name>>,
     /// Requests whose chunks did not fit on the host.
     pub refused: Vec<RequestId>,
     /// Requests that the connector postponed to a later step.

@@ -3,7 +3,7 @@
 //! Knows: with asynchronous scheduling and a connector, blocks of a request that ends or is preempted are freed when
 //! the output of its last step has arrived. Source: vLLM 0.33, `v1/core/sched/scheduler.py`. Knows nothing about copies.
 
-use crate::kv_cache::paged::Block;
+use crate::kv_cache::spans::Spans;
 use crate::scheduler::vllm::{RequestId, Scheduler};
 
 impl Scheduler {
@@ -14,7 +14,7 @@ impl Scheduler {
     }
 
     /// Frees blocks when the steps that were decided so far are applied.
-    pub(in crate::scheduler::vllm) fn free_later(&mut self, blocks: Vec<Block>) {
+    pub(in crate::scheduler::vllm) fn free_later(&mut self, blocks: Spans) {
         if let Some(tier) = &mut self.tier {
             tier.frees.push_back((tier.decided, blocks));
         }

@@ -6,14 +6,15 @@ use super::storage::Storage;
 use super::{Table, Tier};
 use crate::kv_cache::names::Name;
 use crate::scheduler::vllm::{RequestId, Transfers};
+use std::ops::Range;
 
 impl Tier {
     /// Names of the contents in any tier, and of those in transfer.
-    pub(in crate::scheduler::vllm) fn names(&self) -> impl Iterator<Item = Name> {
-        let copied = self.jobs.values().flat_map(|job| &job.contents).copied();
-        let promoted = self.states.values().flat_map(|state| &state.promoted).copied();
+    pub(in crate::scheduler::vllm) fn names(&self) -> impl Iterator<Item = Range<Name>> {
+        let copied = self.jobs.values().flat_map(|job| job.contents.iter().cloned());
+        let promoted = self.states.values().flat_map(|state| state.promoted.ranges());
         let stored = self.storage.iter().flat_map(Storage::names);
-        self.host.names().chain(copied).chain(promoted).chain(self.loading.names()).chain(stored)
+        self.host.names().chain(copied).chain(promoted).chain(stored)
     }
 
     /// True if the connector decides nothing in steps that equal one with these `transfers`: refused chunks are refused
@@ -42,7 +43,7 @@ impl Tier {
             let Some(state) = self.states.get_mut(&id) else { continue };
             state.last_step = self.decided;
             for (seen, table) in state.tables.iter_mut().zip(tables) {
-                seen.extend(&table.blocks[seen.len()..]);
+                seen.extend(&table.blocks, seen.len());
             }
         }
     }

@@ -6,8 +6,9 @@
 
 use super::{Job, Phase, window_chunks};
 use crate::kv_cache::names::Name;
-use crate::kv_cache::offload::{Chunk, Offload, Residence};
+use crate::kv_cache::offload::{Chunks, Offload, Residence};
 use crate::kv_cache::prefix::Tokens;
+use crate::scheduler::vllm::request::RequestState;
 use crate::scheduler::vllm::transfers::{External, Load};
 use crate::scheduler::vllm::{RequestId, Scheduler};
 use roofcast_ask::workload::Prompt;
@@ -26,20 +27,27 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Looks up the chunks from `first` up to `most`, from the end of an earlier look-up on if that still holds.
+    /// Looks up the chunks from `first` up to `most`, from the end of an earlier look-up on if that still holds; `chunks`
+    /// gives the chunks in a range.
     fn look_up(
         earlier: Option<Run>,
         (first, most): (usize, usize),
         host: &Offload,
-        content: impl Fn(usize) -> Name,
+        chunks: impl Fn(Range<usize>) -> Vec<Chunks>,
     ) -> Run {
         let evicted = host.evicted();
         let holds = |run: &Run| run.evicted == evicted && (run.first..=run.end).contains(&first);
         let (ready, end) =
             earlier.filter(holds).map_or((first, first), |run| (run.ready.max(first), run.end));
-        let state = |index| host.residence(content(index));
-        let end = (end..most).find(|index| state(*index) == Residence::Absent).unwrap_or(end.max(most));
-        let ready = (ready..end).find(|index| state(*index) != Residence::Ready).unwrap_or(end);
+        let find = |range: Range<usize>, is_end: fn(Residence) -> bool| {
+            let ends = |chunks: Chunks| {
+                let at = chunks.names.clone().position(|name| is_end(host.residence(name)));
+                at.map(|at| chunks.first as usize + at)
+            };
+            chunks(range).into_iter().find_map(ends)
+        };
+        let end = find(end..most, |state| state == Residence::Absent).unwrap_or(end.max(most));
+        let ready = find(ready..end, |state| state != Residence::Ready).unwrap_or(end);
         Run { first, ready, end, evicted }
     }
 }
@@ -48,9 +56,8 @@ impl Scheduler {
     /// Number of tokens of `prompt` on the host that follow its tokens in the prefix cache, in whole chunks.
     pub(crate) fn cached_on_host(&self, prompt: &Prompt) -> u64 {
         let Some(tier) = &self.tier else { return 0 };
-        let contents =
-            Tokens::of_prompt(prompt).contents((self.config.block_size, self.config.hash_lookahead()));
-        tier.found(&self.names.known_of(&contents), self.config.block_size, self.cached(prompt))
+        let names = self.names.known(&Tokens::of_prompt(prompt));
+        tier.found(&names, self.config.block_size, self.cached(prompt))
     }
 
     /// Tokens of a waiting request that are on the host, after `local` tokens on the device.
@@ -77,13 +84,11 @@ impl Scheduler {
         }
         let first = (local / chunk) as usize;
         let end = (lookup_limit / chunk) as usize;
-        let content = |(group, index): (usize, usize)| r.contents[group][(index + 1) * per - 1];
-        let of_first_group = |index| content((0, index));
+        let of_first_group = |range: Range<usize>| r.chunks(per, 0, range.start as u32..range.end as u32);
         let earlier = state.run.take();
         let mut run = Run::look_up(earlier, (first, end), &tier.host, of_first_group);
         if tier.storage.is_some() {
-            let chunks = (run.end..end).map(|index| (index as u32, of_first_group(index)));
-            if !tier.promote(id, chunks) {
+            if !tier.promote(id, &of_first_group(run.end..end)) {
                 return External::Later;
             }
             run = Run::look_up(Some(run), (first, end), &tier.host, of_first_group);
@@ -91,12 +96,19 @@ impl Scheduler {
         if let Some(state) = tier.states.get_mut(&id) {
             state.run = Some(run);
         }
-        let alone = self.config.windows.len() == 1 && !windowed;
-        let is_resident = |at| tier.host.residence(content(at)) != Residence::Absent;
-        let last = if alone { run.end } else { agreed(&self.config.windows, first..end, chunk, is_resident) };
-        let needed = || needed(&self.config.windows, first..last, chunk).map(content);
-        let stores = |content| tier.host.residence(content) == Residence::Storing;
-        let waits = if alone { run.ready < run.end } else { needed().any(stores) };
+        let windows = &self.config.windows;
+        let alone = windows.len() == 1 && !windowed;
+        let residence = |(group, index): (usize, usize)| {
+            r.contents[group].get((index + 1) * per - 1).map(|name| tier.host.residence(name))
+        };
+        let is_resident = |at| residence(at).is_some_and(|state| state != Residence::Absent);
+        let last = if alone { run.end } else { agreed(windows, first..end, chunk, is_resident) };
+        let needed = needed(r, (windows, per), first..last, chunk);
+        let stores = |name: Name| tier.host.residence(name) == Residence::Storing;
+        let waits = match alone {
+            true => run.ready < run.end,
+            false => needed.iter().any(|chunks| chunks.names.clone().any(stores)),
+        };
         if waits {
             return External::Later;
         }
@@ -104,8 +116,7 @@ impl Scheduler {
         if end < local + chunk {
             return External::Sync(0);
         }
-        let loads = self.config.enable_prefix_caching && !tier.loading.is_empty();
-        if loads && needed().any(|content| tier.loading.has(content)) {
+        if self.config.enable_prefix_caching && tier.loads(&needed) {
             return External::Later;
         }
         let tokens = end - local;
@@ -130,18 +141,13 @@ impl Scheduler {
         let chunk = per as u64 * self.config.block_size;
         let first = (local / chunk) as usize;
         let last = (local + tokens).div_ceil(chunk) as usize;
-        let at = needed(&self.config.windows, first..last, chunk);
-        let chunks: Vec<Chunk> =
-            at.map(|(group, index)| (index as u32, r.contents[group][(index + 1) * per - 1])).collect();
+        let chunks = needed(r, (&self.config.windows, per), first..last, chunk);
         tier.host.load(r.number, &chunks);
-        let contents: Vec<Name> = chunks.into_iter().map(|(_, content)| content).collect();
-        if !sync {
-            contents.iter().for_each(|content| tier.loading.insert(*content, ()));
-        }
+        let contents: Vec<Range<Name>> = chunks.into_iter().map(|chunks| chunks.names).collect();
         // A chunk that is loaded again after a preemption comes from the host.
         let promoted = tier.states.get_mut(&id).map_or(0, |state| {
-            let of_storage = contents.iter().filter(|content| state.promoted.remove(content));
-            (of_storage.count() as u64 * chunk).min(tokens)
+            let of_storage = contents.iter().map(|names| state.promoted.remove(names));
+            (of_storage.sum::<usize>() as u64 * chunk).min(tokens)
         });
         let job = tier.start(Job { id, contents, blocks: None, sync });
         let blocks = self.config.windows.iter().map(|window| {
@@ -149,7 +155,7 @@ impl Scheduler {
             [from, last - from].map(|chunks| (chunks * per) as u64)
         });
         tier.transfers.loads.push(Load { job, id, local, tokens, promoted, blocks: blocks.collect(), sync });
-        r.tables.iter().for_each(|table| tier.taken.extend(&table.blocks));
+        r.tables.iter().for_each(|table| tier.taken.extend(&table.blocks, 0));
         if let Some(state) = tier.states.get_mut(&id) {
             state.next = last;
             state.phase = if sync { Phase::None } else { Phase::Loading };
@@ -191,15 +197,17 @@ fn agreed(
     }
 }
 
-/// The groups and chunks of `range` that a hit needs.
+/// The chunks of a request in `range`, of `per` blocks each, that a hit needs.
 fn needed(
-    windows: &[Option<u64>],
+    r: &RequestState,
+    (windows, per): (&[Option<u64>], usize),
     range: Range<usize>,
     chunk: u64,
-) -> impl Iterator<Item = (usize, usize)> + use<'_> {
-    windows.iter().enumerate().flat_map(move |(group, window)| {
-        (from(*window, &range, chunk)..range.end).map(move |index| (group, index))
-    })
+) -> Vec<Chunks> {
+    let of_group = |(group, window): (usize, &Option<u64>)| {
+        r.chunks(per, group, from(*window, &range, chunk) as u32..range.end as u32)
+    };
+    windows.iter().enumerate().flat_map(of_group).collect()
 }
 
 /// The first chunk of `range` that a group needs for a hit at the end of `range`.

@@ -9,11 +9,12 @@
 
 use super::Tier;
 use crate::kv_cache::names::Name;
-use crate::kv_cache::offload::{Chunk, Residence};
+use crate::kv_cache::offload::{Chunks, Residence};
 use crate::kv_cache::recency::Recency;
 use crate::scheduler::vllm::transfers::StorageCopy;
 use crate::scheduler::vllm::{RequestId, Scheduler};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Chunks in storage, and the copies between storage and the host.
 #[derive(Debug, Clone)]
@@ -22,7 +23,7 @@ pub(super) struct Storage {
     capacity: usize,
     chunks: Recency,
     /// Contents of the copies in flight, and whether they go to the host.
-    copies: BTreeMap<u64, (Vec<Name>, bool)>,
+    copies: BTreeMap<u64, (Vec<Range<Name>>, bool)>,
     started: u64,
     /// Copies that the driver has not taken yet.
     submitted: Vec<StorageCopy>,
@@ -40,14 +41,15 @@ impl Storage {
     }
 
     /// Names of the stored contents, and of those in transfer.
-    pub(super) fn names(&self) -> impl Iterator<Item = Name> {
-        self.chunks.iter().chain(self.copies.values().flat_map(|(contents, _)| contents).copied())
+    pub(super) fn names(&self) -> impl Iterator<Item = Range<Name>> {
+        let copied = self.copies.values().flat_map(|(contents, _)| contents).cloned();
+        self.chunks.iter().map(|name| name..name + 1).chain(copied)
     }
 
-    fn submit(&mut self, contents: Vec<Name>, promotes: bool) {
+    fn submit(&mut self, contents: Vec<Range<Name>>, promotes: bool) {
         let job = self.started;
         self.started += 1;
-        self.submitted.push(StorageCopy { job, chunks: contents.len(), promotes });
+        self.submitted.push(StorageCopy { job, chunks: contents.iter().map(Range::len).sum(), promotes });
         self.copies.insert(job, (contents, promotes));
     }
 }
@@ -55,42 +57,51 @@ impl Storage {
 impl Tier {
     /// Promotes the chunks of a request that storage has and the host lacks, up to the first chunk that neither has.
     /// Returns false if the request must wait a step for the answer of storage.
-    pub(super) fn promote(&mut self, id: RequestId, chunks: impl Iterator<Item = Chunk> + Clone) -> bool {
+    pub(super) fn promote(&mut self, id: RequestId, chunks: &[Chunks]) -> bool {
         let (Some(storage), Some(state)) = (&mut self.storage, self.states.get_mut(&id)) else { return true };
-        let is_absent = |(_, content): Chunk| self.host.residence(content) == Residence::Absent;
-        if !state.asked && chunks.clone().any(is_absent) {
+        let single = |Chunks { first, names, .. }: &Chunks| (*first..).zip(names.clone());
+        let is_absent = |name: Name| self.host.residence(name) == Residence::Absent;
+        if !state.asked && chunks.iter().flat_map(single).any(|(_, name)| is_absent(name)) {
             state.asked = true;
             self.transfers.asked = true;
             return false;
         }
-        let mut promoted = Vec::new();
-        for (place, content) in chunks {
-            if self.host.residence(content) != Residence::Absent {
+        let mut promoted: Vec<Range<Name>> = Vec::new();
+        for (first, name) in chunks.iter().flat_map(single) {
+            if self.host.residence(name) != Residence::Absent {
                 continue;
             }
-            let offer = if storage.chunks.has(content) {
-                self.host.offer(state.number, &[(place, content)])
+            let offer = if storage.chunks.has(name) {
+                self.host.offer(state.number, &[Chunks { group: 0, first, names: name..name + 1 }])
             } else {
                 None
             };
             let Some(offer) = offer else { break };
             self.transfers.evicted.extend(offer.evicted);
-            promoted.push(content);
+            state.promoted.add(name..name + 1);
+            match promoted.last_mut().filter(|last| last.end == name) {
+                Some(last) => last.end += 1,
+                None => promoted.push(name..name + 1),
+            }
         }
         if !promoted.is_empty() {
-            state.promoted.extend(&promoted);
             storage.submit(promoted, true);
         }
         true
     }
 
     /// Copies chunks that have arrived on the host to storage; the host keeps them until the copy has ended.
-    pub(super) fn cascade(&mut self, contents: &[Name]) {
+    pub(super) fn cascade(&mut self, contents: &[Range<Name>]) {
         let Some(storage) = &mut self.storage else { return };
-        let missing = contents.iter().copied().filter(|content| !storage.chunks.has(*content));
-        let missing: Vec<Name> = missing.collect();
+        let mut missing: Vec<Range<Name>> = Vec::new();
+        for name in contents.iter().cloned().flatten().filter(|name| !storage.chunks.has(*name)) {
+            match missing.last_mut().filter(|last| last.end == name) {
+                Some(last) => last.end += 1,
+                None => missing.push(name..name + 1),
+            }
+        }
         if !missing.is_empty() {
-            self.host.pin(missing.iter());
+            self.host.pin(missing.iter().cloned());
             storage.submit(missing, false);
         }
     }
@@ -109,7 +120,7 @@ impl Scheduler {
         let Some(tier) = &mut self.tier else { return };
         let Some(storage) = &mut tier.storage else { return };
         let Some((contents, promotes)) = storage.copies.remove(&job) else { return };
-        contents.iter().for_each(|content| storage.chunks.push(*content));
+        contents.iter().cloned().flatten().for_each(|content| storage.chunks.push(content));
         storage.chunks.forget_beyond(storage.capacity);
         if promotes {
             tier.host.stored(&contents);

@@ -1,36 +1,27 @@
 //! Blocks that the current step allocates.
 //!
-//! Knows: for each block, the last step that allocated it. Knows nothing about requests.
+//! Knows: the blocks as ranges. Knows nothing about requests.
 
-use crate::kv_cache::paged::Block;
+use crate::kv_cache::spans::{Spans, overlap};
+use std::ops::Range;
 
 /// Blocks allocated in the current step.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Taken {
-    /// For each block, the number of the last step that allocated it.
-    steps: Vec<u64>,
-    /// Number of the current step.
-    now: u64,
-}
+pub(super) struct Taken(Vec<Range<u32>>);
 
 impl Taken {
     /// Begins a new step.
     pub(super) fn begin(&mut self) {
-        self.now += 1;
+        self.0.clear();
     }
 
-    /// Adds blocks; places outside a sliding window have no block and are left out.
-    pub(super) fn extend(&mut self, blocks: &[Block]) {
-        for block in blocks.iter().filter(|block| **block != Block::MAX).map(|block| *block as usize) {
-            if self.steps.len() <= block {
-                self.steps.resize(block + 1, 0);
-            }
-            self.steps[block] = self.now;
-        }
+    /// Adds the blocks of a list from index `from` on.
+    pub(super) fn extend(&mut self, blocks: &Spans, from: usize) {
+        self.0.extend(blocks.parts(from..blocks.len()).map(|(_, blocks)| blocks));
     }
 
-    /// True if the current step allocates the block.
-    pub(super) fn has(&self, block: Block) -> bool {
-        self.steps.get(block as usize) == Some(&self.now)
+    /// True if the current step allocates any of the blocks.
+    pub(super) fn has(&self, blocks: &Spans) -> bool {
+        self.0.iter().any(|taken| blocks.ranges().any(|blocks| overlap(taken, &blocks)))
     }
 }
