@@ -205,7 +205,7 @@ mod tests {
                     --max_num_seqs=128 --no-enable-prefix-caching --kv-cache-dtype fp8_e4m3 --quantization fp8 \
                     --gpu-memory-utilization 0.92 --port 8000 --served-model-name a b --enable-lora --enforce-eager";
         let expected = "model.name = \"Qwen/Qwen3-32B\"\nparallelism.tp = 2\nprecision.kv = \"fp8\"\n\
-                        precision.weights = \"fp8\"\nengine.name = \"vllm\"\n\
+                        precision.weights = \"fp8\"\nprecision.online = true\nengine.name = \"vllm\"\n\
                         engine.max_model_len = 32000\nengine.max_num_seqs = 128\nengine.enforce_eager = true\n\
                         engine.enable_prefix_caching = false\nengine.gpu_memory_utilization = 0.92\n\
                         engine.enable_lora = true";
@@ -414,6 +414,7 @@ mod tests {
             "all2all",
             "deepep_mode",
             "cudagraph_mode",
+            "cudagraph_sizes",
             "pool_tokens",
             "no_reuse",
             "speculative_config",

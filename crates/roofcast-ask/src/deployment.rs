@@ -361,7 +361,12 @@ impl Deployment {
         let online = self.asked.precision.weights.as_deref() == Some("fp8")
             && self.model.quantization.is_none()
             && self.model.stored.is_none()
-            && !self.model.published.iter().any(|(_, published)| published.format.name.starts_with("fp8"));
+            && (self.asked.precision.online
+                || !self
+                    .model
+                    .published
+                    .iter()
+                    .any(|(_, published)| published.format.name.starts_with("fp8")));
         let whole = self.engine.kind() == EngineKind::Vllm && !self.engine.is_since("0.14.0");
         let sixteen = || self.varied(|options| options.precision.weights = None).ok();
         if online && whole && !self.ideal { sixteen() } else { None }

@@ -114,6 +114,8 @@ pub struct HardwareSpec {
 pub struct PrecisionSpec {
     #[doc = about!("precision.weights")]
     pub weights: Option<String>,
+    #[doc = about!("precision.online")]
+    pub online: bool,
     #[doc = about!("precision.activations")]
     pub activations: Option<Dtype>,
     #[doc = about!("precision.kv")]
@@ -361,7 +363,12 @@ impl Spec {
             // For an untagged type, the parser's message does not include the value that was found.
             let given = settings::get(&whole, &path).filter(|_| message.starts_with("a "));
             let value = given.map(ToString::to_string);
-            Error::Parse { place: place.to_owned(), message: told(&path, message, value.as_deref()) }
+            let mut message = told(&path, message, value.as_deref());
+            let absent = message.strip_prefix('`').and_then(|rest| rest.strip_suffix("` is missing"));
+            if let Some(flag) = absent.and_then(keys::at).and_then(|key| key.flag) {
+                message.push_str(&format!("; accepted: --{flag}"));
+            }
+            Error::Parse { place: place.to_owned(), message }
         });
         Spec::checked(spec?, place, moved)
     }

@@ -30,12 +30,32 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     }
     // If stderr is closed, too, nothing can be reported.
     for told in advised(error).lines() {
-        drop(writeln!(std::io::stderr(), "roofcast: {told}"));
+        drop(writeln!(std::io::stderr(), "roofcast: {}", in_brief(told)));
     }
     match error.chain().any(|e| matches!(e.downcast_ref(), Some(Error::WillNotStart(_)))) {
         true => infeasible(),
         false => ExitCode::from(2),
     }
+}
+
+/// A message in which words of more than 240 characters, which are values that it repeats, are cut; paths are shorter.
+fn in_brief(message: &str) -> String {
+    let cut = |word: &str| match word.char_indices().nth(240) {
+        Some(_) => roofcast::error::cut(word).into_owned(),
+        None => word.to_owned(),
+    };
+    message.split_inclusive(char::is_whitespace).map(cut).collect()
+}
+
+/// Most characters of a flag's name.
+const LONGEST_NAME: usize = 100;
+
+/// Refuses a flag whose name is longer than that of any flag, which would be compared with each.
+pub(crate) fn overlong(arguments: &[OsString]) -> Option<ExitCode> {
+    let flags = arguments.iter().take_while(|argument| *argument != "--").filter_map(|flag| flag.to_str());
+    let mut names = flags.filter(|flag| flag.starts_with("--")).filter_map(|flag| flag.split('=').next());
+    let long = names.find(|name| name.len() > LONGEST_NAME)?;
+    Some(fail(&Error::field("arguments", long, "no flag here", "a flag that --help lists").into()))
 }
 
 /// The message of an error, with the flags that the library's advice does not know.
@@ -68,7 +88,10 @@ pub(crate) fn misused(
     }
     let Some(first) = value_error(error) else {
         // If stderr is closed, too, nothing can be reported.
-        drop(error.print());
+        match error.to_string() {
+            text if in_brief(&text) != text => drop(write!(std::io::stderr(), "{}", in_brief(&text))),
+            _ => drop(error.print()),
+        }
         if let Some(word) = unknown_flag(error) {
             drop(writeln!(
                 std::io::stderr(),

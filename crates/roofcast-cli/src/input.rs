@@ -50,13 +50,29 @@ pub(crate) fn spec_text(path: &Path) -> Result<String> {
         let accepted = "a spec, which ends in .toml; a model is --model, a trace --workload";
         return Err(Error::field("arguments", "SPEC.toml", format!("{path:?}"), accepted).into());
     }
+    if path.as_os_str() == "true" || path.as_os_str() == "false" {
+        let accepted =
+            "a spec, which ends in .toml; a switch has its value behind =, as in --enforce-eager=false";
+        return Err(Error::field("arguments", "SPEC.toml", format!("{path:?}"), accepted).into());
+    }
     text(path)
+}
+
+/// Opens a file. A pipe with a name is refused, because it would be waited for until a program writes to it; a shell
+/// passes the output of a command under `/dev` or `/proc`.
+fn opened(path: &Path) -> Result<File> {
+    let place = path.display().to_string();
+    let is_regular = || std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.is_dir());
+    if path.exists() && !path.starts_with("/dev") && !path.starts_with("/proc") && !is_regular() {
+        return Err(Error::field(place, "the file", "a pipe or a device", "a regular file").into());
+    }
+    File::open(path).context(place)
 }
 
 /// Reads a file of at most `most` bytes.
 pub(crate) fn text_within(path: &Path, most: u64) -> Result<String> {
     let place = path.display().to_string();
-    let file = File::open(path).with_context(|| place.clone())?;
+    let file = opened(path)?;
     let packed = path.extension().is_some_and(|e| e == "gz");
     if packed { bounded(GzDecoder::new(file), &place, most) } else { bounded(file, &place, most) }
 }
@@ -101,7 +117,7 @@ fn in_its_place(start: &[u8]) -> Option<(&'static str, &'static str)> {
 fn fetched(path: &Path) -> Result<File> {
     let place = path.display().to_string();
     let mut start = [0; 64];
-    let read = File::open(path).and_then(|mut file| file.read(&mut start)).with_context(|| place.clone())?;
+    let read = opened(path)?.read(&mut start).with_context(|| place.clone())?;
     match in_its_place(start.get(..read).unwrap_or_default()) {
         Some((found, accepted)) => Err(Error::field(place, "the file", found, accepted).into()),
         None => File::open(path).with_context(|| place),

@@ -51,6 +51,9 @@ pub fn main() -> ExitCode {
     #[cfg(unix)]
     drop(signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()));
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(refused) = exit::overlong(&arguments) {
+        return refused;
+    }
     match parsed(arguments.iter().cloned()) {
         Ok((cli, files)) => run(cli, &files).unwrap_or_else(|error| exit::fail(&error)),
         Err(error) => exit::misused(&error, arguments, |rest| parsed(rest.into_iter()).err()),

@@ -105,6 +105,8 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
     let host = memory::host_tier(deployment, tokens).ok().flatten();
     let fits = sequences > 0;
     let short_by_bytes = if fits { Bytes::ZERO } else { missing(&memory, context) };
+    let smallest_topology = topologies(deployment, context, question.batch);
+    let least = min_accelerators(&memory, context, question.batch);
     let users =
         u64::try_from(u128::from(sequences * replicas) * u128::from(question.oversubscription_percent) / 100)
             .unwrap_or(u64::MAX);
@@ -125,8 +127,9 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
         longest_context: longest_context(&memory),
         users,
         deployments_for_users: question.users.filter(|_| users > 0).map(|wanted| wanted.div_ceil(users)),
-        min_accelerators: min_accelerators(&memory, context, question.batch),
-        smallest_topology: smallest(deployment, context, question.batch),
+        // Reserves are those of this deployment, and a smaller one may reserve less.
+        min_accelerators: least.map(|least| smallest_topology.as_ref().map_or(least, |s| least.min(s.count))),
+        smallest_topology,
         in_stages: if sequences == 0 { in_stages(deployment, context, question.batch) } else { None },
         ranks: memory.ranks().to_vec(),
     }
@@ -182,6 +185,17 @@ fn min_accelerators(memory: &Memory, context: u64, batch: u64) -> Option<u64> {
     let room = rank.budget_bytes.min(rank.free_bytes).saturating_sub(rank.beside_weights());
     let count = needed.0.div_ceil(room.0.max(1));
     (room > Bytes::ZERO && count <= MOST_ACCELERATORS).then_some(count.max(1))
+}
+
+/// The smaller of the deployment itself, if it holds `batch` sequences, and of [`smallest`].
+fn topologies(deployment: &Deployment, context: u64, batch: u64) -> Option<SmallestTopology> {
+    let parallelism = &deployment.parallelism;
+    let by_search = smallest(deployment, context, batch);
+    let count = parallelism.tp * parallelism.pp;
+    let is_smaller = by_search.as_ref().is_none_or(|found| count < found.count);
+    let is_plain = parallelism.attention_dp == 1 && !deployment.ideal;
+    let itself = || holding(deployment, [parallelism.tp, parallelism.pp], context, batch);
+    if is_smaller && is_plain { itself().or(by_search) } else { by_search }
 }
 
 /// The smallest legal deployment with this chip, these formats and this engine that holds `batch` sequences: tensor

@@ -30,6 +30,10 @@ impl Form {
     /// The form that a request requires, if any.
     pub(crate) fn read(fields: &Fields) -> Result<Option<Form>, Refusal> {
         if let Some(format) = fields.get("response_format") {
+            if !format.is_object() {
+                let reason = "Input should be a valid dictionary";
+                return Err(Refusal::field("response_format", "dict_type", reason, format));
+            }
             return Form::of_format("response_format", format, "/json_schema/schema");
         }
         let outputs = fields.get("structured_outputs").cloned().unwrap_or(Value::Null);
@@ -255,6 +259,7 @@ mod tests {
         assert_eq!(text, r#"{"answer":"well"}"#);
         for wrong in [
             json!({"response_format": {"type": "json_schema"}}),
+            json!({"response_format": 5}),
             json!({"guided_json": "{"}),
             json!({"guided_json": 7}),
             json!({"guided_choice": []}),

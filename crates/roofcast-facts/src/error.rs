@@ -1,5 +1,6 @@
 //! The library's one error type. Every message names the place, the value found and the values accepted.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 /// Every failure in the library: bad input, or a valid question without an answer.
@@ -7,7 +8,7 @@ use std::fmt::Display;
 #[non_exhaustive]
 pub enum Error {
     /// A field holds a value that cannot be used.
-    #[error("{place}: `{field}` is {found}; accepted: {accepted}")]
+    #[error("{place}: `{}` is {}; accepted: {accepted}", cut(field), cut(found))]
     Field {
         /// File, flag group or catalog entry.
         place: String,
@@ -27,7 +28,7 @@ pub enum Error {
         message: String,
     },
     /// No catalog entry has this name.
-    #[error("no {kind} named {found:?} in the catalog; {hint}")]
+    #[error("no {kind} named {:?} in the catalog; {hint}", cut(found))]
     Unknown {
         /// `model` or `accelerator`.
         kind: &'static str,
@@ -87,16 +88,38 @@ impl Error {
 
     /// An [`Error::Parse`] from a TOML error: file, line and column, and the path of the key where it is known.
     pub fn toml(place: &str, text: &str, path: &str, error: &toml::de::Error) -> Error {
-        let position = error.span().and_then(|span| text.get(..span.start)).map(|before| {
+        let key = error.span().and_then(|span| within(text.get(span.start..)?, error.message()));
+        let start = error.span().map(|span| span.start + key.map_or(0, |(_, offset)| offset));
+        let position = start.and_then(|start| text.get(..start)).map(|before| {
             let line = before.matches('\n').count() + 1;
             let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
             format!(":{line}:{column}")
         });
         let place = format!("{place}{}", position.unwrap_or_default());
-        let value = error.span().and_then(|span| text.get(span)).map(first_line);
-        let message = told(path, error.message(), value.as_deref());
+        let value = error.span().and_then(|span| text.get(span)).and_then(|value| value.lines().next());
+        let message = match key {
+            Some((key, _)) => told(&format!("{path}.{key}"), error.message(), None),
+            None => told(path, error.message(), value.map(cut).as_deref()),
+        };
         Error::Parse { place, message }
     }
+}
+
+/// The key of a section in which the value of `message` stands, and the offset of its line; `None` if `text` does not
+/// begin with the head of a section, as `[name]`. The parser names sections that say their kind as a whole.
+fn within<'a>(text: &'a str, message: &str) -> Option<(&'a str, usize)> {
+    let value = literal(message.split_once(", expected ")?.0)?;
+    let (head, body) = text.strip_prefix('[').filter(|rest| !rest.starts_with('['))?.split_once('\n')?;
+    let lines = body.split_inclusive('\n').scan(head.len() + 2, |end, line| {
+        let start = *end;
+        *end += line.len();
+        Some((start, line))
+    });
+    let mut entries = lines.take_while(|(_, line)| !line.starts_with('[')).filter_map(|(start, line)| {
+        let (key, given) = line.split_once('=')?;
+        Some((key.trim(), start, given.trim()))
+    });
+    entries.find(|(_, _, given)| given.starts_with(value)).map(|(key, start, _)| (key, start))
 }
 
 /// A parser's message, rewritten in the form of [`Error::Field`] if it states an expectation; `found` is the value as
@@ -138,6 +161,10 @@ pub fn told(path: &str, message: &str, found: Option<&str>) -> String {
         // An untagged type lists its accepted values.
         Some(found) if message.starts_with("a ") => is(found, &message),
         _ if path.is_empty() => message,
+        _ if message.starts_with("missing field `") => {
+            let name = message.trim_start_matches("missing field ").trim_matches('`');
+            format!("`{path}.{name}` is missing")
+        }
         // An error about a field of the section at `path`; the parser's message names both.
         _ => match message.strip_prefix(&format!("{path}: `")) {
             Some(field) => format!("`{path}.{field}"),
@@ -154,7 +181,9 @@ const LISTED: usize = 12;
 fn unknown_field(message: &str) -> Option<String> {
     let (name, rest) = message.strip_prefix("unknown field `")?.split_once("`, expected ")?;
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
-    let like = |other: &&str| strsim::normalized_damerau_levenshtein(name, other);
+    // The time of a comparison is the product of both lengths.
+    let beginning: String = name.chars().take(REPEATED).collect();
+    let like = |other: &&str| strsim::normalized_damerau_levenshtein(&beginning, other);
     let mut near: Vec<(f64, &str)> = known.iter().map(|other| (like(other), *other)).collect();
     near.retain(|(likeness, _)| *likeness >= 0.6);
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -162,10 +191,11 @@ fn unknown_field(message: &str) -> Option<String> {
     match near.as_slice() {
         [] if known.len() <= LISTED => None,
         [] => Some(format!(
-            "unknown field `{name}`; accepted: {} keys, which `roofcast keys` lists",
+            "unknown field `{}`; accepted: {} keys, which `roofcast keys` lists",
+            cut(name),
             known.len()
         )),
-        near => Some(format!("unknown field `{name}`; did you mean {}?", near.join(" or "))),
+        near => Some(format!("unknown field `{}`; did you mean {}?", cut(name), near.join(" or "))),
     }
 }
 
@@ -195,12 +225,81 @@ pub fn shown(number: f64) -> String {
     if short { number.to_string() } else { format!("{number:e}") }
 }
 
-/// The first line of a value, cut if it is long.
-fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or("");
-    let shown: String = line.chars().take(60).collect();
-    if shown.len() < text.len() { shown + "…" } else { shown }
+/// Most characters of a value, or of a word in it, that a message repeats.
+const REPEATED: usize = 80;
+/// Most characters of a value of several words that a message repeats.
+const SENTENCE: usize = 320;
+
+/// A value as a message repeats it: long words and long values are cut, and numbers of many digits are in powers of ten.
+/// The last character stays, because it may close a quotation.
+pub fn cut(value: &str) -> Cow<'_, str> {
+    let is_long = |text: &str, most: usize| text.chars().nth(most).is_some();
+    if value.len() > REPEATED
+        && let Ok(number) = value.parse::<f64>()
+    {
+        return shown(number).into();
+    }
+    let words = || value.split_inclusive(char::is_whitespace);
+    let mut shortened = match words().any(|word| is_long(word, REPEATED)) {
+        true => words().take(SENTENCE).map(|word| ended(word, REPEATED)).collect::<String>().into(),
+        false => Cow::Borrowed(value),
+    };
+    if is_long(&shortened, SENTENCE) {
+        shortened = ended(&shortened, REPEATED).into_owned().into();
+    }
+    shortened
+}
+
+/// The text; if it has more than `most` characters, as many of them, an ellipsis, and the last one.
+fn ended(text: &str, most: usize) -> Cow<'_, str> {
+    let Some((end, _)) = text.char_indices().nth(most) else { return text.into() };
+    let last: String = text.chars().next_back().into_iter().collect();
+    format!("{}…{last}", &text[..end]).into()
 }
 
 /// Result of the library's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A section that says its kind is read as a whole, and the error of a value names the value's key and line.
+    #[test]
+    fn a_value_in_a_section_with_a_kind_has_its_key() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(tag = "kind", rename_all = "lowercase")]
+        enum Load {
+            #[allow(dead_code)]
+            Trace { spread: bool },
+        }
+        #[derive(Debug, serde::Deserialize)]
+        struct File {
+            #[allow(dead_code)]
+            load: Load,
+        }
+        let text = "[load]\nkind = \"trace\"\nspread = \"yes\"\n";
+        let error = toml::from_str::<File>(text).unwrap_err();
+        let message = Error::toml("spec.toml", text, "load", &error).to_string();
+        assert_eq!(message, "spec.toml:3:1: `load.spread` is \"yes\"; accepted: a boolean");
+    }
+
+    /// A word of 100 letters keeps 80, a value of many words 80 characters; both keep the last character. Powers of ten
+    /// replace digits, and sentences stay.
+    #[test]
+    fn long_values_are_cut() {
+        let word = "x".repeat(100);
+        assert_eq!(cut(&format!("\"{word}\"")), format!("\"{}…\"", "x".repeat(79)));
+        let words = "many words ".repeat(40);
+        assert_eq!(cut(words.trim_end()), format!("{}…s", &words[..80]));
+        assert_eq!(cut(&1e308.to_string()), "1e308");
+        for short in [
+            "bf16",
+            "both `name` and `path`, of which a spec has one, because either of them decides the model",
+        ] {
+            assert_eq!(cut(short), short);
+        }
+        let message = Error::field("spec", &word, &word, "a number").to_string();
+        assert!(message.len() < 250 && message.contains("accepted: a number"), "{message}");
+    }
+}

@@ -194,6 +194,7 @@ impl Measurement {
                 weights: Some(if weights == "fp8" && in_blocks { "fp8-block" } else { weights })
                     .filter(|w| !w.is_empty())
                     .map(str::to_owned),
+                online: false,
                 activations: recipe::activations(self),
                 kv,
             },

@@ -19,8 +19,8 @@ pub use roofcast_dev::{calibrate, conformance, seeds, testing};
 #[cfg(feature = "schema")]
 pub use roofcast_facts::schema;
 pub use roofcast_facts::{
-    Catalog, Error, Model, Result, accelerator, batch, catalog, checkpoint, clock, encoder, model, precision,
-    preset, record, units, version,
+    Catalog, Error, Model, Result, accelerator, batch, catalog, checkpoint, clock, encoder, error, model,
+    precision, preset, record, units, version,
 };
 pub use roofcast_plan::{measurement, plan, validate};
 pub use roofcast_sim::{engine, fleet, kv_cache, router, scheduler, simulate, timeline};

@@ -197,15 +197,19 @@ impl Flags {
         if let [only] = beginning.as_slice() {
             return Ok(((*only).clone(), is(&self.switches, only).then_some(true)));
         }
+        // The time of the comparison is the product of both lengths.
+        let beginning: String = name.chars().take(LONGEST_NAME).collect();
         let mut near: Vec<(f64, &String)> =
-            all().map(|flag| (strsim::normalized_damerau_levenshtein(name, flag), flag)).collect();
+            all().map(|flag| (strsim::normalized_damerau_levenshtein(&beginning, flag), flag)).collect();
         near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
         let near: Vec<&str> = near.iter().take(SUGGESTIONS).map(|(_, flag)| flag.as_str()).collect();
-        let clipped: String = name.chars().take(100).collect();
         let accepted = format!("a flag of the engine's; did you mean {}?", near.join(", "));
-        Err(Error::field(PLACE, clipped, "no flag of this engine", accepted))
+        Err(Error::field(PLACE, name, "no flag of this engine", accepted))
     }
 }
+
+/// Most characters of a name that are compared with those of flags.
+const LONGEST_NAME: usize = 100;
 
 /// True if a word is a flag rather than a negative number.
 fn is_flag(word: &str) -> bool {
@@ -237,7 +241,7 @@ pub(super) fn whole(given: &Given, least: i64) -> Result<i64> {
 
 /// The error for a value that is not accepted.
 pub(super) fn wrong(given: &Given, accepted: &str) -> Error {
-    let clipped: String = given.value.chars().take(200).collect();
-    let shown = if clipped.is_empty() { "without a value".to_owned() } else { format!("{clipped:?}") };
+    let shown =
+        if given.value.is_empty() { "without a value".to_owned() } else { format!("{:?}", given.value) };
     Error::field(PLACE, &given.flag, shown, accepted)
 }

@@ -7,9 +7,12 @@ use serde_json::Value;
 
 pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     formats(apart, command);
+    if last(apart, "quantization").is_some_and(|given| given.value.eq_ignore_ascii_case("fp8")) {
+        command.set("precision.online", true);
+    }
     ranks(apart, command)?;
     exchange(apart, command);
-    graphs(apart, command);
+    graphs(apart, command)?;
     quantization(apart, command)?;
     images(apart, command);
     connector(apart, command)?;
@@ -142,16 +145,26 @@ fn exchange(apart: &[(String, Given)], command: &mut Command) {
     }
 }
 
-/// Reads the field `cudagraph_mode` of `--compilation-config`: graphs of decodes alone, or none (vLLM 0.32,
-/// `config/compilation.py`, `CUDAGraphMode`).
-fn graphs(apart: &[(String, Given)], command: &mut Command) {
-    let Some(given) = last(apart, "cudagraph_mode") else { return };
+/// Reads the sizes of captured steps, of which the largest counts, and the field `cudagraph_mode` of
+/// `--compilation-config`: graphs of decodes alone, or none (vLLM 0.32, `config/compilation.py`, `CUDAGraphMode`).
+fn graphs(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    if let Some(given) = last(apart, "cudagraph_sizes") {
+        let sizes = given.value.trim_matches(['[', ']']).split([' ', ',']).filter(|size| !size.is_empty());
+        let sizes: Option<Vec<i64>> = sizes.map(|size| size.parse().ok().filter(|size| *size > 0)).collect();
+        let largest = sizes.and_then(|sizes| sizes.into_iter().max());
+        command.set(
+            "engine.max_cudagraph_capture_size",
+            largest.ok_or_else(|| wrong(given, "numbers of tokens, as 1 2 4 8"))?,
+        );
+    }
+    let Some(given) = last(apart, "cudagraph_mode") else { return Ok(()) };
     match given.value.to_uppercase().as_str() {
         "FULL_DECODE_ONLY" => command.set("engine.max_cudagraph_capture_size", 0),
         "NONE" => command.set("engine.enforce_eager", true),
         "FULL_AND_PIECEWISE" | "PIECEWISE" => {}
         _ => once(&mut command.unmodelled, format!("{}.cudagraph_mode", given.flag)),
     }
+    Ok(())
 }
 
 /// Reads `--speculative-config`, as JSON or field by field, and the short flags for three of its fields.
@@ -283,6 +296,16 @@ mod tests {
         assert_eq!(spec_of(folder, "draft_model"), Some("./drafter".into()));
         let name = r#"{"method": "eagle", "model": "org/drafter", "num_speculative_tokens": 3}"#;
         assert_eq!([spec_of(name, "method"), spec_of(name, "draft_model")], [Some("eagle".into()), None]);
+    }
+
+    /// Of the sizes of captured steps the largest counts.
+    #[test]
+    fn captured_sizes_have_a_largest() {
+        let sizes = |flags: &str| set(&format!("vllm serve m {flags}"), "engine.max_cudagraph_capture_size");
+        let expected = Some(64.into());
+        assert_eq!(sizes("--cudagraph-capture-sizes 1 64 8"), expected);
+        assert_eq!(sizes("--compilation-config '{\"cudagraph_capture_sizes\": [1, 2, 64]}'"), expected);
+        assert!(read("vllm serve m --cudagraph-capture-sizes many").is_err());
     }
 
     /// Bounds on images are passed on as they are.

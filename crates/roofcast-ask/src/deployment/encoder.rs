@@ -45,13 +45,17 @@ impl Deployment {
             let accepted = format!("sides of at most 1 : {most}, as the model's processor accepts");
             let shown_size = match size {
                 ImageSize::Pixels(width, height) => format!("{width} × {height} pixels"),
+                ImageSize::Frames(width, height, frames) => {
+                    format!("{frames} frames of {width} × {height} pixels")
+                }
                 ImageSize::Tokens(tokens) => format!("{tokens} tokens"),
             };
             return Err(Error::field("images", "size", shown_size, accepted));
         }
         self.model.tower.and_then(|tower| tower.tokens_of(size)).ok_or_else(|| {
+            let unit = if matches!(size, ImageSize::Frames(..)) { "frames" } else { "pixels" };
             let shown_size =
-                format!("in pixels with {}, whose config does not decide their tokens", self.model.name);
+                format!("in {unit} with {}, whose config does not decide their tokens", self.model.name);
             Error::field("images", "size", shown_size, "a number of tokens")
         })
     }

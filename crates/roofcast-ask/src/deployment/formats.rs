@@ -3,7 +3,7 @@
 //! Knows: requested formats, the formats of checkpoints, and the dtypes of a chip. Knows nothing about ranks.
 
 use super::{DeploymentOptions, support};
-use crate::spec::{EngineKind, EngineSpec};
+use crate::spec::{EngineKind, EngineSpec, PrecisionSpec};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::model::{Mixer, Model, Quantization, Tensor, TensorRole};
@@ -93,7 +93,7 @@ impl Formats {
             _ => Format::BF16,
         };
         let wish = wish.or_else(|| gguf(model, options.engine.kind(), assumptions));
-        let rule = rule(model, chip, wish, unquantized, options.precision.activations, assumptions)?;
+        let rule = rule(model, chip, wish, unquantized, &options.precision, assumptions)?;
         let kv = kv(model, options.precision.kv.as_deref(), dtype, &options.engine)?;
         let rates = chip.peak_flops.keys().copied().collect();
         let activations = activations(&rule, chip, options.precision.activations, assumptions)?;
@@ -221,11 +221,14 @@ fn rule(
     chip: &Accelerator,
     wish: Option<WeightFormat>,
     unquantized: Format,
-    activations: Option<Dtype>,
+    precision: &PrecisionSpec,
     assumptions: &mut Vec<String>,
 ) -> Result<DtypeRule> {
+    let activations = precision.activations;
     let mix = model.quantization.as_ref().and_then(Quantization::mix).map(WeightFormat::Gguf);
-    let wished = wish.and_then(|wish| checkpoint(model, wish));
+    let is_own = |id: &str| id == model.name;
+    let wished =
+        wish.and_then(|wish| checkpoint(model, wish)).filter(|(id, _)| !precision.online || is_own(id));
     let rule = match (wish.or(mix), &model.quantization) {
         (Some(_), own) if let Some((id, quantization)) = wished => {
             if own.as_ref() != Some(quantization) {

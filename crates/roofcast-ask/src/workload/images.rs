@@ -4,8 +4,11 @@
 //! Tokens of an image of some width and height depend on the model, which fills them in. Knows nothing about encoders.
 
 use roofcast_facts::error::{Error, Result};
-use roofcast_facts::model::ImageSize;
+use roofcast_facts::model::{ImageSize, frame_pairs};
 use serde::{Deserialize, Serialize};
+
+/// Most frames of a video; processors sample at most 768 by default (`max_frames` of Qwen's).
+const MOST_FRAMES: u64 = 10_000;
 
 /// `[workload.images]`: images of every request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +21,8 @@ pub struct Images {
     pub width: Option<u64>,
     /// Height of an image in pixels.
     pub height: Option<u64>,
+    /// Number of frames of a video in place of an image, as its processor samples them.
+    pub frames: Option<u64>,
     /// Tokens of an image, in place of its width and height.
     pub tokens: Option<u64>,
 }
@@ -43,6 +48,11 @@ impl Images {
                 return refuse(field, size.to_string(), "1 to 10^5 pixels");
             }
         }
+        if let Some(frames) = self.frames.filter(|frames| self.tokens.is_some() || sane(MOST_FRAMES)(frames))
+        {
+            let accepted = format!("1 to {MOST_FRAMES} frames, with width and height");
+            return refuse("frames", frames.to_string(), &accepted);
+        }
         match (self.tokens, self.width, self.height) {
             (Some(_), None, None) | (None, Some(_), Some(_)) => Ok(()),
             (Some(_), ..) => refuse("tokens", "given with a size".to_owned(), "tokens, or width and height"),
@@ -56,9 +66,18 @@ impl Images {
     /// Size of an image.
     pub fn size(&self) -> ImageSize {
         match (self.tokens, self.width, self.height) {
-            (None, Some(width), Some(height)) => ImageSize::Pixels(width, height),
+            (None, Some(width), Some(height)) => match self.frames {
+                Some(frames) => ImageSize::Frames(width, height, frames),
+                None => ImageSize::Pixels(width, height),
+            },
             (tokens, ..) => ImageSize::Tokens(tokens.unwrap_or(1)),
         }
+    }
+
+    /// The images that a tower computes: pairs of frames, if these are videos, each of `tokens` tokens.
+    pub fn computed(self, tokens: u64) -> Images {
+        let count = self.count * self.frames.map_or(1, frame_pairs);
+        Images { count, width: None, height: None, frames: None, tokens: Some(tokens) }
     }
 
     /// Tokens of all images of a request; 0 if their model has not filled them in.

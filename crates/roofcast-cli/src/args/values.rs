@@ -18,7 +18,7 @@ pub(crate) fn positive() -> fn(&str) -> Result<u64, String> {
 pub(super) fn requests(text: &str) -> Result<u64, String> {
     match whole(&text.to_lowercase()) {
         Some(n) if (1..=1 << 40).contains(&n) => Ok(n),
-        _ => Err("accepted: a number of requests, as 5000, 500k or 2M".into()),
+        _ => Err("accepted: a number of requests from 1 to 2^40, as 5000, 500k or 2M".into()),
     }
 }
 

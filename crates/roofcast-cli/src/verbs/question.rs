@@ -104,7 +104,12 @@ pub(super) fn features(workload: &Workload) -> Vec<String> {
             (None, Some(width), Some(height)) => format!("{width} × {height} pixels"),
             (tokens, ..) => format!("{} tokens", grouped(tokens.unwrap_or(0))),
         };
-        parts.push(format!("{} image(s) of {size}", grouped(images.count)));
+        parts.push(match images.frames {
+            Some(frames) => {
+                format!("{} video(s) of {} frames of {size}", grouped(images.count), grouped(frames))
+            }
+            None => format!("{} image(s) of {size}", grouped(images.count)),
+        });
     }
     if let Some(adapters) = &workload.adapters {
         parts.push(format!("{} LoRA adapters named{}", grouped(adapters.count), some(adapters.share)));

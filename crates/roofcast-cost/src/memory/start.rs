@@ -12,6 +12,10 @@ use roofcast_facts::error::{Error, Result};
 use roofcast_facts::units::Bytes;
 use serde::Serialize;
 
+/// First version of vLLM that plans without the null block of its pool: one request must fit the other blocks
+/// (`get_kv_cache_configs`, `v1/core/kv_cache_planning.py` of 0.33).
+const NULL_BLOCK_RESERVED: &str = "0.30.0";
+
 /// Memory figures that one engine reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -123,6 +127,12 @@ impl Room {
         }
     }
 
+    /// Bytes that the engine keeps back from the check: the null block of vLLM's pool.
+    fn reserved(&self, deployment: &Deployment) -> Bytes {
+        let is_checked = deployment.engine.is_since(NULL_BLOCK_RESERVED);
+        self.pool.as_ref().filter(|_| is_checked).map_or(Bytes::ZERO, |pool| pool.block)
+    }
+
     /// Number of requests of `context` tokens that fit, with a fraction.
     fn concurrency(&self, deployment: &Deployment, context: u64) -> f64 {
         let whole = self
@@ -222,19 +232,21 @@ fn refusal(deployment: &Deployment, room: &Room, longest: u64) -> Option<Refusal
         EngineKind::Vllm => room.needed(deployment, longest),
         _ => Bytes(1),
     };
-    if room.rank.short_by_bytes == Bytes::ZERO && needed_bytes <= room.rank.kv_bytes {
+    let reserved = room.reserved(deployment);
+    let available_bytes = room.rank.kv_bytes.saturating_sub(reserved);
+    if room.rank.short_by_bytes == Bytes::ZERO && needed_bytes <= available_bytes {
         return None;
     }
     Some(Refusal {
         needed_bytes,
-        available_bytes: room.rank.kv_bytes,
+        available_bytes,
         short_by_bytes: room.rank.short_by_bytes,
         budget_bytes: room.rank.budget_bytes,
         free_bytes: room.rank.free_bytes,
         loading_bytes: None,
         longest: longest_that_fits(deployment, room, longest),
-        gpu_memory_utilization: utilization(deployment, room, needed_bytes),
-        max_num_seqs: sequences(deployment, room, needed_bytes),
+        gpu_memory_utilization: utilization(deployment, room, needed_bytes + reserved),
+        max_num_seqs: sequences(deployment, room, needed_bytes + reserved),
     })
 }
 
@@ -243,11 +255,12 @@ fn longest_that_fits(deployment: &Deployment, room: &Room, most: u64) -> u64 {
     if room.rank.beyond_free() > Bytes::ZERO {
         return 0;
     }
+    let available = room.rank.kv_bytes.saturating_sub(room.reserved(deployment));
     let mut fits = 0;
     let mut beyond = most + 1;
     while beyond - fits > 1 {
         let middle = fits + (beyond - fits) / 2;
-        let holds = room.needed(deployment, middle) <= room.rank.kv_bytes;
+        let holds = room.needed(deployment, middle) <= available;
         if holds { fits = middle } else { beyond = middle }
     }
     fits

@@ -45,6 +45,11 @@ pub(super) fn sampling(fields: &Fields, n: usize) -> Result<(), Refusal> {
     if let Some(found) = fields.integer("top_k")?.filter(|found| *found < -1) {
         return Err(Refusal::bad(format!("top_k must be 0 (disable), or at least 1, got {found}.")));
     }
+    // -1 is no bound (vLLM 0.33, `validate_thinking_token_budget` of `sampling_params.py`).
+    if let Some(found) = fields.integer("thinking_token_budget")?.filter(|found| *found < -1) {
+        let reason = "`thinking_token_budget` must be a non-negative integer or -1 for unlimited.";
+        return Err(Refusal::value("thinking_token_budget", &found.into(), reason));
+    }
     if let Some(found) = fields.number("min_p")?.filter(|found| !(0.0..=1.0).contains(found)) {
         return beyond(found, "min_p must be in [0, 1]");
     }
@@ -183,6 +188,7 @@ mod tests {
 {"top_p": 0} | top_p must be in (0, 1], got 0.0. (parameter=top_p, value=0.0) | top_p
 {"top_p": 1.5} | top_p must be in (0, 1], got 1.5. (parameter=top_p, value=1.5) | top_p
 {"top_k": -2} | top_k must be 0 (disable), or at least 1, got -2. |
+{"thinking_token_budget": -2} | `thinking_token_budget` must be a non-negative integer or -1 for unlimited. (parameter=thinking_token_budget, value=-2) | thinking_token_budget
 {"min_p": 1.5} | min_p must be in [0, 1], got 1.5. |
 {"presence_penalty": 2.5} | presence_penalty must be in [-2, 2], got 2.5. |
 {"frequency_penalty": -3} | frequency_penalty must be in [-2, 2], got -3.0. |

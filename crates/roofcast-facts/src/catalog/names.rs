@@ -4,7 +4,7 @@
 //! Knows: how names are compared. Words for formats in a model's id are known to [`super::conventions`].
 
 use super::entries::{Entries, Entry, Slot};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, cut};
 
 /// Words of ids that do not change dimensions, and makers' names, which users omit.
 const NEUTRAL: [&str; 17] = [
@@ -194,12 +194,12 @@ pub(super) fn several(kind: &'static str, name: &str, ids: &[&str]) -> Error {
     if ids.len() > CANDIDATES {
         hint.push_str(&format!(" and {} more", ids.len() - CANDIDATES));
     }
-    Error::Unknown { kind, found: clipped(name), hint }
+    Error::Unknown { kind, found: name.to_owned(), hint }
 }
 
 /// The error for a name whose family is known but not modelled.
 pub(super) fn refused(kind: &'static str, name: &str, why: &str) -> Error {
-    Error::Unknown { kind, found: clipped(name), hint: format!("not modelled: {why}") }
+    Error::Unknown { kind, found: name.to_owned(), hint: format!("not modelled: {why}") }
 }
 
 /// The error for an unknown name, with the nearest known names.
@@ -224,7 +224,7 @@ pub(super) fn unknown<'a, T: Entry + 'a>(
         [] => format!("`roofcast catalog` lists every {kind}"),
         _ => format!("did you mean {}?", near.join(", ")),
     };
-    Error::Unknown { kind, found: clipped(name), hint }
+    Error::Unknown { kind, found: name.to_owned(), hint }
 }
 
 /// Likeness of two names from 0 to 1: by the edit distance of the whole names, by their shared words, or [`LIKE`] if
@@ -245,12 +245,8 @@ pub(super) fn one(kind: &'static str, key: &str, name: &str) -> Result<()> {
     if !name.contains(',') {
         return Ok(());
     }
-    let hint = format!("a name is one {kind}, several are a sweep of {key}={}", clipped(name));
-    Err(Error::Unknown { kind, found: clipped(name), hint })
-}
-
-fn clipped(name: &str) -> String {
-    name.chars().take(200).collect()
+    let hint = format!("a name is one {kind}, several are a sweep of {key}={}", cut(name));
+    Err(Error::Unknown { kind, found: name.to_owned(), hint })
 }
 
 #[cfg(test)]

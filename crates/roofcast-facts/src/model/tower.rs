@@ -2,16 +2,18 @@
 //!
 //! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and the merger of patches into
 //! tokens. [`encoder`] has the tower as a model, whose time is that of a prompt; [`sizing`] the tokens of an image by
-//! its size, [`processor`] the bounds that a user sets.
+//! its size, [`video`] those of a video's frames, [`processor`] the bounds that a user sets.
 
 mod encoder;
 mod processor;
 mod sizing;
+mod video;
 
 use super::keys::Keys;
 pub use sizing::ImageSize;
 pub use sizing::ImageTokens;
 use sizing::Sizing;
+pub use video::frame_pairs;
 
 /// Color values of a pixel.
 const CHANNELS: u64 = 3;

@@ -364,6 +364,9 @@ class LoadFlags(DeploymentFlags, total=False):
     """Width of an image in pixels, with height"""
     image_height: int | None
     """Height of an image in pixels"""
+    video_frames: int | None
+    """Number of frames of a video in place of an image, as sampled: 2 a second in Qwen's processors, 32 a video in vLLM
+    by default"""
     image_tokens: int | None
     """Tokens of an image, in place of width and height"""
     max_concurrency: int | None
@@ -781,6 +784,9 @@ class PlanFlags(TypedDict, total=False):
     """Width of an image in pixels, with height"""
     image_height: int | None
     """Height of an image in pixels"""
+    video_frames: int | None
+    """Number of frames of a video in place of an image, as sampled: 2 a second in Qwen's processors, 32 a video in vLLM
+    by default"""
     image_tokens: int | None
     """Tokens of an image, in place of width and height"""
     max_concurrency: int | None

@@ -4,7 +4,7 @@
 
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::CostKind;
-use roofcast_ask::workload::{Images, Workload};
+use roofcast_ask::workload::Workload;
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::encoder::PromptImages;
 use roofcast_facts::error::Result;
@@ -44,7 +44,7 @@ pub(super) fn sized(
     workload.check(place)?;
     let image = deployment.image_tokens(images.size())?;
     let start = workload.prefix.map_or(0, |prefix| prefix.length);
-    let sized = Images { tokens: Some(image.tokens), width: None, height: None, ..images };
+    let sized = images.computed(image.tokens);
     let workload = Workload { images: Some(sized), ..workload.clone() };
-    Ok((workload, Some(PromptImages { start, count: images.count, image })))
+    Ok((workload, Some(PromptImages { start, count: sized.count, image })))
 }

@@ -267,7 +267,7 @@ fn llama(engine: EngineSpec) -> Deployment {
     Deployment::resolve(model, chip, &DeploymentOptions { engine, ..DeploymentOptions::default() }).unwrap()
 }
 
-/// A cache of 1 GiB holds 8192 tokens of 131,072 B, and no request of 8208: neither a higher utilization nor fewer
+/// A cache of 1 GiB holds 8192 tokens of 131,072 B with the null block, and no request of 8208: neither a higher utilization nor fewer
 /// sequences help.
 #[test]
 fn a_refusal_says_what_would_do() {
@@ -279,9 +279,12 @@ fn a_refusal_says_what_would_do() {
     };
     let given = llama(asked(8208, Some(1 << 30), None));
     let refusal = Memory::of(&given).start(0).refusal.unwrap();
-    assert_eq!((refusal.needed_bytes, refusal.available_bytes), (Bytes(513 * 16 * 131_072), Bytes(1 << 30)));
-    assert_eq!((refusal.longest, refusal.gpu_memory_utilization, refusal.max_num_seqs), (8192, None, None));
-    assert!(Memory::of(&llama(asked(8192, Some(1 << 30), None))).starts().is_ok());
+    assert_eq!(
+        (refusal.needed_bytes, refusal.available_bytes),
+        (Bytes(513 * 16 * 131_072), Bytes(511 * 16 * 131_072))
+    );
+    assert_eq!((refusal.longest, refusal.gpu_memory_utilization, refusal.max_num_seqs), (8176, None, None));
+    assert!(Memory::of(&llama(asked(8176, Some(1 << 30), None))).starts().is_ok());
     // 131,072 tokens need 16 GiB. With 0.42 · 79.18 GiB some memory is left; the suggested value is just enough.
     let tight = Memory::of(&llama(asked(131_072, None, Some(0.42)))).start(0).refusal.unwrap();
     let (share, fewer) = (tight.gpu_memory_utilization.unwrap(), tight.max_num_seqs);
@@ -610,4 +613,52 @@ fn layers_that_draft_are_in_memory() {
     let says = |d: &Deployment, words: &str| d.assumptions.iter().any(|sentence| sentence.contains(words));
     assert!(says(&without, "1 multi-token-prediction layers are not counted"));
     assert!(says(&with, "are counted") && !says(&with, "not counted"));
+}
+
+/// The start of a model under a version of vLLM, with settings that `change` modifies.
+fn start_of(model: &str, version: &str, change: impl FnOnce(&mut DeploymentOptions)) -> memory::Start {
+    let engine = EngineSpec {
+        name: Some("vllm".into()),
+        version: Some(version.into()),
+        max_model_len: Some(8192),
+        ..EngineSpec::default()
+    };
+    let mut options = DeploymentOptions { engine, ..DeploymentOptions::default() };
+    change(&mut options);
+    let chip = Arc::new(catalog().accelerator("rtx-4090").unwrap().clone());
+    let d = Deployment::resolve(Arc::new(catalog().named(model).unwrap().model().unwrap()), chip, &options)
+        .unwrap();
+    Memory::of(&d).start(8192)
+}
+
+/// `--quantization fp8` of Qwen3-14B: 14.77 billion weights are 27.5 GiB in 16 bits, which vLLM before 0.14 loads first and
+/// 24 GB do not hold. Without `online`, `fp8` is the checkpoint that its maker publishes.
+#[test]
+fn weights_that_an_engine_quantizes_are_loaded_in_16_bits() {
+    let refusal = |version: &str, online: bool| {
+        start_of("Qwen/Qwen3-14B", version, |options| {
+            options.precision =
+                PrecisionSpec { weights: Some("fp8".into()), online, ..PrecisionSpec::default() };
+        })
+        .refusal
+        .map(|refusal| refusal.told("vllm", 8192))
+    };
+    let told = refusal("0.11.0", true).unwrap();
+    assert!(told.contains("27.5") && told.contains("in 16 bits"), "{told}");
+    assert_eq!([refusal("0.14.0", true), refusal("0.11.0", false)], [None, None]);
+}
+
+/// Qwen3-8B keeps 36 · 2 · 8 · 128 · 2 = 147,456 B a token: 1.125 GiB are 8192 tokens in 512 blocks of 16. From 0.30 on the
+/// pool's null block is not among the blocks that one request of 8192 tokens must fit.
+#[test]
+fn the_null_block_is_kept_back() {
+    let refusal = |version: &str| {
+        start_of("Qwen/Qwen3-8B", version, |options| {
+            options.engine.kv_cache_memory_bytes = Some(8192 * 147_456);
+        })
+        .refusal
+    };
+    assert_eq!(refusal("0.28.0"), None);
+    let refused = refusal("0.30.0").unwrap();
+    assert_eq!((refused.longest, refused.available_bytes), (511 * 16, Bytes(511 * 16 * 147_456)));
 }

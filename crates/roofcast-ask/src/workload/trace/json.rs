@@ -11,15 +11,25 @@ pub(super) fn lines<T: DeserializeOwned>(
     mut each: impl FnMut(usize, T, &mut Recording) -> Result<()>,
 ) -> Result<()> {
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let value = serde_json::from_str(line).map_err(|e| {
-            let message = e.to_string();
+        let mut parser = serde_json::Deserializer::from_str(line);
+        let value = serde_path_to_error::deserialize(&mut parser).map_err(|e| {
+            let path = e.path().to_string();
+            let cause = e.into_inner();
+            let message = cause.to_string();
             let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(said, _)| said);
             let message = if message.starts_with("invalid ") {
-                told("", message, None)
+                told(&path, message, None)
             } else {
                 format!("{message}; expected one JSON object a line")
             };
-            recording.error(index + 1, e.column(), message)
+            recording.error(index + 1, cause.column(), message)
+        })?;
+        parser.end().map_err(|e| {
+            recording.error(
+                index + 1,
+                e.column(),
+                "more than one JSON value; expected one JSON object a line".into(),
+            )
         })?;
         each(index + 1, value, recording)?;
     }

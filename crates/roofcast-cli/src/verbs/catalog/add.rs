@@ -13,6 +13,11 @@ use std::process::ExitCode;
 pub(super) fn run(args: &AddArgs) -> Result<ExitCode> {
     let file = if args.config.is_dir() { args.config.join("config.json") } else { args.config.clone() };
     let place = file.display().to_string();
+    if file.extension().is_some_and(|own| own == "gguf" || own == "safetensors") {
+        let accepted =
+            format!("a config.json; `roofcast capacity --model {place}` reads this file by itself");
+        return Err(Error::field(place, "the file", "a checkpoint", accepted).into());
+    }
     let beside = file.with_file_name("hf_quant_config.json");
     let quantization = if beside.exists() { Some(input::text(&beside)?) } else { None };
     let config = roofcast::catalog::read_config(

@@ -12,6 +12,9 @@ use serde::Serialize;
 /// Seconds of an hour.
 const HOUR_S: f64 = 3600.0;
 
+/// Number of requests that are run of a larger job.
+const RUN: u64 = 1000;
+
 /// An offline job.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -34,9 +37,10 @@ impl Job {
             Setting::new("workload.arrivals.kind", "constant"),
             Setting::new("workload.arrivals.rate", self.requests as f64 / self.within_s),
         ];
+        let few = (self.requests < RUN).then(|| Setting::new("workload.requests", self.requests as i64));
         let bounded = !by_default || given.iter().any(|setting| setting.path.starts_with("slo."));
         let unbounded = ["slo.ttft_p99_ms", "slo.tpot_p99_ms"].map(|path| Setting::new(path, NO_BOUND));
-        load.into_iter().chain(unbounded.into_iter().filter(|_| !bounded)).collect()
+        load.into_iter().chain(few).chain(unbounded.into_iter().filter(|_| !bounded)).collect()
     }
 
     /// The job in words.

@@ -4,7 +4,7 @@
 
 use super::Tower;
 use super::sizing::Sizing;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::keys::Keys;
 
 /// Numbers of tokens that Gemma 4's processor accepts (`_SUPPORTED_SOFT_TOKENS` of transformers'
@@ -22,7 +22,10 @@ impl Tower {
     /// # Errors
     /// Fails for a text that is no JSON object, and for bounds that are no whole numbers or out of range.
     pub fn bound(&mut self, place: &str, text: &str) -> Result<Vec<String>> {
-        let value = crate::model::config::parse_json(place, text)?;
+        let value =
+            serde_json::from_str(text).ok().filter(serde_json::Value::is_object).ok_or_else(|| {
+                Error::field(place, "bounds on images", text, r#"a JSON object, as {"max_pixels": 1003520}"#)
+            })?;
         let keys = Keys::new(place, &value)?;
         let size = keys.object("size");
         let edge = |name: &str| size.as_ref().map_or(Ok(None), |size| size.count(&[name]));
@@ -100,7 +103,9 @@ mod tests {
             assert_eq!(tower.tokens_of(size).unwrap().tokens, 41 * 30);
         }
         assert_eq!(tower.largest, Some(1280));
-        for text in [r#"{"max_pixels": "many"}"#, r#"{"max_pixels": 10}"#, "[]", "many"] {
+        for text in
+            [r#"{"max_pixels": "many"}"#, r#"{"max_pixels": 10}"#, r#"{"max_pixels": NaN}"#, "[]", "many"]
+        {
             assert!(tower.bound("mm_processor_kwargs", text).is_err(), "{text}");
         }
         assert_eq!(tower.bound("mm_processor_kwargs", r#"{"fps": 2}"#).unwrap(), ["fps"]);

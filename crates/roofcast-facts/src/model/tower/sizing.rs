@@ -1,8 +1,9 @@
 //! Tokens and patches of an image by its width and height, by the rules of the models' image processors.
 //!
 //! Knows: the rules of Qwen-VL, GLM-4.xV, InternVL, Llama 4, Kimi-K2.5, Gemma 3, Gemma 4 and Pixtral, and the bounds
-//! that [`super::processor`] reads; other towers take a number of tokens. Knows nothing about tokens of text that mark an image's beginning and end.
+//! that [`super::processor`] reads; [`super::video`] has the frames of videos; other towers take a number of tokens. Knows nothing about tokens of text that mark an image's beginning and end.
 
+use super::video::{QWEN3_VIDEO, VideoRule};
 use super::{MERGE, Tower};
 
 /// Fewest and most pixels of an image of Qwen2-VL and later, and of Qwen3-VL and later: 4 and 16,384 tokens of 28 × 28
@@ -43,6 +44,8 @@ pub(super) enum Sizing {
         bounds: [u64; 2],
         /// Number of frames that an image counts as.
         frames: u64,
+        /// Rule of a video's frames.
+        video: VideoRule,
     },
     /// Images are cut into tiles of equal size, as many as fit their shape best, with a thumbnail if there are several
     /// (`dynamic_preprocess` of InternVL).
@@ -92,7 +95,7 @@ impl Sizing {
     /// Tokens of the largest image; `None` if the rule states none.
     pub(super) fn largest(&self) -> Option<u64> {
         match self {
-            Sizing::Qwen { pixels, bounds: [_, most], frames } => Some(most / (pixels * pixels * frames)),
+            Sizing::Qwen { pixels, bounds: [_, most], frames, .. } => Some(most / (pixels * pixels * frames)),
             Sizing::Tiles { tokens, most, .. } => Some((most + 1) * tokens),
             Sizing::Scaled { most, .. } => Some(*most),
             Sizing::Filled { patch, pixels, most } => Some(most * patch * patch / (pixels * pixels)),
@@ -115,14 +118,21 @@ impl Sizing {
             }
             _ if kind.starts_with("gemma4") => Sizing::Scaled { pixels, most: GEMMA4_TOKENS },
             "kimi_k25" => Sizing::Filled { patch: pixels / MERGE, pixels, most: KIMI_PATCHES },
-            _ if kind.starts_with("glm4v") => Sizing::Qwen { pixels, bounds: GLM_BOUNDS, frames: GLM_FRAMES },
+            _ if kind.starts_with("glm4v") => {
+                Sizing::Qwen { pixels, bounds: GLM_BOUNDS, frames: GLM_FRAMES, video: VideoRule::Unknown }
+            }
             _ if !(kind.is_empty() || kind.starts_with("qwen") || kind == "pixtral")
                 && model_type.starts_with("qwen") =>
             {
                 Sizing::Unknown
             }
-            qwen if qwen.starts_with("qwen2") => Sizing::Qwen { pixels, bounds: QWEN2_BOUNDS, frames: 1 },
-            qwen if qwen.starts_with("qwen3") => Sizing::Qwen { pixels, bounds: QWEN3_BOUNDS, frames: 1 },
+            qwen if qwen.starts_with("qwen2") => {
+                Sizing::Qwen { pixels, bounds: QWEN2_BOUNDS, frames: 1, video: VideoRule::Each }
+            }
+            qwen if qwen.starts_with("qwen3") => {
+                let video = VideoRule::Shared(QWEN3_VIDEO);
+                Sizing::Qwen { pixels, bounds: QWEN3_BOUNDS, frames: 1, video }
+            }
             gemma if gemma.starts_with("gemma3") && !gemma.starts_with("gemma3n") => Sizing::Fixed(GEMMA3),
             _ if kind == "pixtral" => Sizing::Pixtral { pixels, side: side.unwrap_or(PIXTRAL_SIDE) },
             _ => Sizing::Unknown,
@@ -133,6 +143,8 @@ impl Sizing {
 /// Size of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageSize {
+    /// Width and height in pixels of a video's frames, and their number: an image is a pair of frames.
+    Frames(u64, u64, u64),
     /// Width and height in pixels.
     Pixels(u64, u64),
     /// Number of tokens.
@@ -151,7 +163,9 @@ pub struct ImageTokens {
 impl Tower {
     /// Largest ratio of an image's sides that the processor accepts, if `size` exceeds it.
     pub fn exceeds(&self, size: ImageSize) -> Option<u64> {
-        let (ImageSize::Pixels(width, height), Sizing::Qwen { .. }) = (size, self.sizing) else {
+        let (ImageSize::Pixels(width, height) | ImageSize::Frames(width, height, _), Sizing::Qwen { .. }) =
+            (size, self.sizing)
+        else {
             return None;
         };
         (width.max(height) > WIDEST * width.min(height)).then_some(WIDEST)
@@ -161,12 +175,16 @@ impl Tower {
     pub fn tokens_of(&self, size: ImageSize) -> Option<ImageTokens> {
         let (width, height) = match size {
             ImageSize::Pixels(width, height) => (width, height),
+            ImageSize::Frames(width, height, frames) => {
+                let tokens = self.tokens_of_pair(width, height, frames)?;
+                return Some(ImageTokens { tokens, patches: tokens * self.patches_per_token });
+            }
             ImageSize::Tokens(tokens) => {
                 return Some(ImageTokens { tokens, patches: tokens * self.patches_per_token });
             }
         };
         let (tokens, breaks) = match self.sizing {
-            Sizing::Qwen { pixels, bounds, frames } => {
+            Sizing::Qwen { pixels, bounds, frames, .. } => {
                 let token = (pixels * pixels * frames) as f64;
                 (qwen(width, height, pixels, bounds.map(|bound| bound as f64 / token)), 0)
             }
@@ -189,6 +207,16 @@ impl Tower {
             Sizing::Unknown => return None,
         };
         Some(ImageTokens { tokens: tokens + breaks, patches: tokens * self.patches_per_token })
+    }
+}
+
+impl Tower {
+    /// Tokens of a pair of a video's frames; `None` if the config does not decide them.
+    fn tokens_of_pair(&self, width: u64, height: u64, frames: u64) -> Option<u64> {
+        let Sizing::Qwen { pixels, bounds, video, .. } = self.sizing else { return None };
+        let (bounds, sharers) = video.bounds(bounds, frames)?;
+        let token = (pixels * pixels * sharers) as f64;
+        Some(qwen(width, height, pixels, bounds.map(|bound| bound as f64 / token)))
     }
 }
 
