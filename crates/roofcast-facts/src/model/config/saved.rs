@@ -40,6 +40,28 @@ pub(super) fn rename(config: &mut Value) {
     ratios(part);
     block_index(part);
     delta_attention(part);
+    unsaved(part, &name);
+}
+
+/// Adds keys of the makers' files that transformers' class has as rules of its code: twice the KV heads, one token less than
+/// the saved window, and sinks in MiMo-V2's windowed layers (`modeling_mimo_v2_flash.py`), one shared expert in Hunyuan's MLPs
+/// (`modeling_hunyuan_v1_moe.py`).
+fn unsaved(part: &mut Map<String, Value>, name: &str) {
+    match name {
+        "hunyuan_v1_moe" => drop(part.entry("num_shared_expert").or_insert(1.into())),
+        "mimo_v2_flash" => {
+            let count = |key: &str| part.get(key).and_then(Value::as_u64);
+            let is_saved = part.contains_key("layer_types") && !part.contains_key("hybrid_layer_pattern");
+            if let (true, Some(heads), Some(window)) =
+                (is_saved, count("num_key_value_heads"), count("sliding_window"))
+            {
+                part.insert("swa_num_key_value_heads".to_owned(), heads.saturating_mul(2).into());
+                part.insert("sliding_window".to_owned(), window.saturating_sub(1).into());
+                part.insert("add_swa_attention_sink_bias".to_owned(), true.into());
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Copies keys that only transformers' class names to the names that the reader knows.
@@ -163,5 +185,34 @@ mod tests {
             assert_eq!((saved.tied, saved.vocab), (maker.tied, maker.vocab), "{name}");
         }
         assert!(PAIRS.lines().count() >= 12);
+    }
+
+    /// MiMo-V2-Flash as its class saves it: a windowed layer has twice the 4 KV heads of a full one, each of 192 + 128
+    /// values, a window of 129 − 1 tokens and 16 sinks. Hunyuan's experts have one more of the same width beside them.
+    #[test]
+    fn rules_of_a_class_count_as_keys() {
+        let mimo = serde_json::json!({
+            "model_type": "mimo_v2_flash", "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2,
+            "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "vocab_size": 512,
+            "sliding_window": 129, "layer_types": ["full_attention", "sliding_attention"],
+            "mlp_layer_types": ["dense", "sparse"], "n_routed_experts": 8, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 384
+        });
+        let model = parse("m", "m", &mimo.to_string()).unwrap();
+        let full = 1024 * (16 * 192 + 4 * (192 + 128) + 16 * 128);
+        let windowed = 1024 * (16 * 192 + 8 * (192 + 128) + 16 * 128) + 16;
+        let dense = 3 * 1024 * 2816;
+        let sparse = 8 * 3 * 1024 * 384 + 1024 * 8 + 8;
+        let others = 5 * 1024 + 2 * 512 * 1024;
+        assert_eq!(model.parameters().total, full + windowed + dense + sparse + others);
+        let hunyuan = serde_json::json!({
+            "model_type": "hunyuan_v1_moe", "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 1,
+            "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 96, "vocab_size": 512, "num_experts": 8,
+            "moe_topk": 2, "tie_word_embeddings": true
+        });
+        let attention = 1024 * (16 + 2 * 4 + 16) * 96 + 2 * 96;
+        let experts = 9 * 3 * 1024 * 2816 + 8 * 1024;
+        let model = parse("m", "m", &hunyuan.to_string()).unwrap();
+        assert_eq!(model.parameters().total, attention + experts + 3 * 1024 + 512 * 1024);
     }
 }
