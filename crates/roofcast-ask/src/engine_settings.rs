@@ -305,17 +305,28 @@ impl EngineSettings {
         self.policy == QueuePolicy::Fcfs && !by_prefix
     }
 
-    /// True if a step is scheduled while the previous one runs. By default vLLM does so unless drafts are copied from the
-    /// text, for which the host needs the tokens first (vLLM 0.14 to 0.33, `config/vllm.py`).
+    /// True if a step is scheduled while the previous one runs. By default vLLM does so from [`ASYNC_SINCE`] on, and with
+    /// drafts from the version of their method on.
     pub fn overlaps(&self) -> bool {
         match &self.own {
-            Own::Vllm(own) => {
-                let copies = self.speculative.as_ref().is_some_and(|s| s.method == Some(DraftMethod::Ngram));
-                own.async_scheduling.unwrap_or_else(|| self.is_since(ASYNC_SINCE) && !copies)
-            }
+            Own::Vllm(own) => own.async_scheduling.unwrap_or_else(|| {
+                let drafts = self.speculative.as_ref().is_none_or(|drafts| {
+                    let unnamed = !drafts.is_regular() && drafts.method != Some(DraftMethod::Ngram);
+                    let first = DraftMethod::decided_ahead(drafts.method).map(|[_, unasked]| unasked);
+                    unnamed || first.is_some_and(|first| self.is_since(first))
+                });
+                self.is_since(ASYNC_SINCE) && drafts
+            }),
             Own::TensorrtLlm(own) => own.overlaps,
             _ => false,
         }
+    }
+
+    /// True if vLLM's scheduler counts the tokens of a step in flight: with drafts of a named drafter, or if asked to.
+    /// Drafts at a stated cost have no drafter, and are decided after the step before them.
+    pub fn decides_ahead(&self) -> bool {
+        let asked = self.vllm().is_some_and(|own| own.async_scheduling == Some(true));
+        self.overlaps() && self.speculative.as_ref().is_none_or(|drafts| asked || drafts.is_regular())
     }
 
     /// Release whose loop the host runs: vLLM's that schedules a step while the previous one runs, or that does not, whatever
@@ -338,10 +349,20 @@ impl EngineSettings {
     pub fn drafts(&self) -> Result<Option<(&SpeculativeSpec, Vec<f64>)>> {
         let Some(spec) = &self.speculative else { return Ok(None) };
         let reached = spec.accepted()?;
-        let ahead = self.vllm().is_none_or(|own| own.async_scheduling == Some(true));
-        if ahead {
-            let accepted = "the scheduler vllm without async_scheduling, or no [engine.speculative]";
-            return Err(Error::field("engine", "scheduler", "another, or async", accepted));
+        let Some(vllm) = self.vllm() else {
+            let accepted = "vllm, or no [engine.speculative]";
+            return Err(Error::field("engine", "scheduler", self.scheduler.name(), accepted));
+        };
+        let first =
+            DraftMethod::decided_ahead(spec.method).filter(|_| spec.share().is_ok_and(|share| share >= 1.0));
+        if vllm.async_scheduling == Some(true) && !first.is_some_and(|[asked, _]| self.is_since(asked)) {
+            let accepted = match first {
+                Some([asked, _]) => format!("false with these drafts, or vLLM from {asked} on"),
+                None => {
+                    "false with drafts that not every step has: the host needs the tokens first".to_owned()
+                }
+            };
+            return Err(Error::field("engine", "async_scheduling", "true", accepted));
         }
         Ok(Some((spec, reached)))
     }

@@ -18,7 +18,7 @@ pub(crate) mod shared_sequences;
 pub(crate) use attention::{Grouped, Scores};
 pub(crate) use compressed::CompressedForm;
 pub(crate) use latent::LatentForm;
-pub use lora::Adapter;
+pub use lora::{AdaptedTokens, Adapter};
 pub(crate) use moe::RoutedExperts;
 pub(crate) use recurrent::Recurrence;
 use roofcast_ask::deployment::{Block, Deployment, Gemm, PipelineStage};

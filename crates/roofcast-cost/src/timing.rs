@@ -11,7 +11,7 @@ mod shared;
 
 use crate::coefficients::{AttentionKernel, Coefficients, KernelTimes};
 use crate::kernel_time::{Basis, Context, KernelTime, Kernels, MeasuredTimes, RateFormula};
-use crate::operator::{Adapter, ContextForm, Form, Matrix, Operator, Rows, Work};
+use crate::operator::{AdaptedTokens, Adapter, ContextForm, Form, Matrix, Operator, Rows, Work};
 use crate::step::{Contexts, Pass, StepModel};
 pub(crate) use messages::Messages;
 pub(crate) use overhead::{Overhead, PassOverhead};
@@ -48,6 +48,8 @@ pub struct Timing {
 struct AdapterTimes {
     /// Matrices of one adapter.
     adapter: Adapter,
+    /// Number of buffers of a rank.
+    max_loras: u64,
     /// Time of 16-bit GEMMs from efficiencies.
     rates: RateFormula,
     /// Seconds of the kernels of a step in a captured graph, beyond their FLOPs and bytes; 0 at a limit.
@@ -80,7 +82,7 @@ impl Timing {
             let times = Kernels::of(deployment, &coefficients);
             let kernels = number(adapter.kernels) * overhead.small_kernel;
             let rates = times.time(&adapter.operator(deployment)).rates;
-            AdapterTimes { adapter, rates, kernels }
+            AdapterTimes { adapter, max_loras: settings.max_loras, rates, kernels }
         });
         let numbered = model.operators.iter().enumerate();
         let varying = numbered.filter(|(_, o)| !o.form.is_of_rows()).map(|(i, o)| (i, o.kind.attends()));
@@ -292,13 +294,16 @@ impl Timing {
         self.pass(pass, self.all_products(pass))
     }
 
-    /// Time that LoRA adapters add to a step in which `tokens` tokens of a rank use `adapters` distinct adapters, whose
-    /// weights are read once; 0 if none are served.
-    pub fn adapters(&self, adapters: u64, tokens: u64) -> BottleneckShares<f64> {
-        let Some(AdapterTimes { adapter, rates, kernels }) = &self.lora else {
+    /// Time that LoRA adapters add to a step for the tokens `own` of a rank, where `all` are those of all ranks that share
+    /// experts; 0 if none are served.
+    pub fn adapters(&self, own: AdaptedTokens, all: AdaptedTokens) -> BottleneckShares<f64> {
+        // A token of another rank has the number of its buffer there (vLLM 0.33, `prepare_finalize/naive_dp_ep.py`), so that
+        // a rank reads the experts of its own buffers alone.
+        let Some(AdapterTimes { adapter, max_loras, rates, kernels }) = &self.lora else {
             return BottleneckShares::default();
         };
-        let [compute, memory] = rates.time(adapter.demand(adapters, tokens));
+        let [compute, memory] =
+            rates.time(adapter.demand(own, AdaptedTokens { adapters: all.adapters.min(*max_loras), ..all }));
         BottleneckShares { compute, memory: memory + kernels, ..BottleneckShares::default() }
     }
 

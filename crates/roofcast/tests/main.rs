@@ -65,6 +65,8 @@ mod models;
 mod narrow;
 #[path = "suite/over_time.rs"]
 mod over_time;
+#[path = "suite/pairs.rs"]
+mod pairs;
 #[path = "suite/physics.rs"]
 mod physics;
 #[path = "suite/plan.rs"]

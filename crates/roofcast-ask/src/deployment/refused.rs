@@ -5,8 +5,11 @@
 use super::{Deployment, Mixer};
 use crate::parallelism::Parallelism;
 use crate::quantized_kernel;
-use crate::spec::AttentionBackend;
+use crate::spec::{All2AllBackend, AttentionBackend};
 use roofcast_facts::error::{Error, Result};
+
+/// First version of vLLM whose expert-parallel ranks have adapters (`_ep_check`).
+const ADAPTED_RANKS_SINCE: &str = "0.21.0";
 
 impl Deployment {
     /// Refuses kernels that do not run on this chip.
@@ -39,15 +42,31 @@ impl Deployment {
         Ok(())
     }
 
-    /// Refuses LoRA adapters on ranks for which vLLM has no kernels of adapters: of expert parallelism
-    /// (`FusedMoEWithLoRA`), and of data-parallel attention.
+    /// Refuses LoRA adapters on ranks for which vLLM has no kernels of adapters (`lora/layers/fused_moe.py`), and on
+    /// data-parallel ranks that share nothing.
     pub(super) fn adapters(&self) -> Result<()> {
         let Parallelism { ep, attention_dp, .. } = self.parallelism;
-        if self.engine.lora.is_none() || ep == 1 && attention_dp == 1 {
-            return Ok(());
+        let Some(lora) = self.engine.lora.filter(|_| ep > 1 || attention_dp > 1) else { return Ok(()) };
+        let refused = |field: &str, found: &str, accepted: &str| {
+            let found = format!("{found} with ep = {ep} and attention_dp = {attention_dp}");
+            Err(Error::field("engine", field, found, accepted))
+        };
+        let other_exchange = |backend: &All2AllBackend| *backend != All2AllBackend::AllgatherReducescatter;
+        if !self.model.is_moe() {
+            let accepted = "with attention_dp 1, and parallelism.replicas: ranks of a model without experts are engines of \
+                            their own";
+            refused("enable_lora", "set", accepted)
+        } else if !self.engine.is_since(ADAPTED_RANKS_SINCE) {
+            let accepted = "with ep and attention_dp 1, or vLLM from 0.21 on: before, experts with adapters are divided by tp \
+                            alone";
+            refused("enable_lora", "set", accepted)
+        } else if lora.fully_sharded && ep > 1 {
+            refused("fully_sharded_loras", "true", "false, or ep 1: both divide the same ranks")
+        } else if ep > 1 && self.experts.backend.as_ref().is_some_and(other_exchange) {
+            let accepted = "allgather_reducescatter with enable_lora, the one exchange that carries adapters";
+            refused("experts.all2all_backend", "another", accepted)
+        } else {
+            Ok(())
         }
-        let layout = format!("set with ep = {ep} and attention_dp = {attention_dp}");
-        let accepted = "with ep and attention_dp 1: vLLM divides experts with adapters by tp alone";
-        Err(Error::field("engine", "enable_lora", layout, accepted))
     }
 }

@@ -30,6 +30,18 @@ pub enum DraftMethod {
 }
 
 impl DraftMethod {
+    /// First versions of vLLM that decide a step while the previous one with drafts of `method` runs: if asked to, and by
+    /// themselves; `None` without a method is a draft model (0.14 to 0.33, `config/vllm.py`). N-grams are copied by the
+    /// host, which needs the tokens first.
+    pub(crate) fn decided_ahead(method: Option<DraftMethod>) -> Option<[&'static str; 2]> {
+        match method {
+            Some(DraftMethod::Ngram) => None,
+            Some(DraftMethod::Mtp | DraftMethod::Eagle | DraftMethod::Eagle3) => Some(["0.14.0"; 2]),
+            Some(DraftMethod::Dflash) => Some(["0.20.0"; 2]),
+            None => Some(["0.16.0", "0.28.0"]),
+        }
+    }
+
     /// Hidden states that a drafter of its own config reads, of as many layers as the drafter has if it reads several;
     /// `None` for drafts without such a drafter.
     pub fn features(self, layers: u64) -> Option<Features> {
@@ -105,6 +117,13 @@ impl SpeculativeSpec {
     /// Time to draft one token, as a fraction of the model's step time; `None` of a draft model.
     pub fn cost(&self) -> Option<f64> {
         self.draft_cost.or((self.method == Some(DraftMethod::Ngram)).then_some(0.0))
+    }
+
+    /// True if the drafter is named, and drafts after every step: vLLM's rules for drafts of this kind are known.
+    pub(crate) fn is_regular(&self) -> bool {
+        let named =
+            self.method.is_some_and(|method| method != DraftMethod::Ngram) || self.draft_model.is_some();
+        named && self.draft_share.is_none_or(|share| share >= 1.0)
     }
 
     /// Share of a sequence's steps that have drafts.

@@ -6,7 +6,7 @@
 use super::LimitsQuestion;
 use crate::forecaster::Forecaster;
 use crate::memory;
-use crate::operator::Adapter;
+use crate::operator::{AdaptedTokens, Adapter};
 use roofcast_ask::spec::CostKind;
 use roofcast_facts::units::{Bytes, Picoseconds};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdapterCost {
-    /// Number of adapters in the step: `max_loras`, or one for each sequence of a replica if these are fewer.
+    /// Number of adapters in the step: `max_loras`, or one for each sequence of a data-parallel rank if these are fewer.
     pub adapters: u64,
     /// Rank with which they are computed.
     pub max_lora_rank: u64,
@@ -37,12 +37,14 @@ pub(super) fn cost(forecaster: &Forecaster, question: &LimitsQuestion) -> Option
     let deployment = &forecaster.deployment;
     let settings = deployment.engine.lora.as_ref()?;
     let batch = question.batch.div_ceil(deployment.parallelism.replicas);
-    let adapters = settings.max_loras.min(batch);
+    let tokens_of = |tokens: u64| AdaptedTokens { adapters: settings.max_loras.min(tokens), tokens };
+    let all = tokens_of(batch);
+    let own = tokens_of(batch.div_ceil(deployment.parallelism.attention_dp));
     let bytes = Adapter::of(deployment, settings).bytes();
     let stage = bytes.as_f64() / deployment.parallelism.pp as f64;
-    let added = |kind| Picoseconds::from_seconds(forecaster.timing(kind).adapters(adapters, batch).total());
+    let added = |kind| Picoseconds::from_seconds(forecaster.timing(kind).adapters(own, all).total());
     Some(AdapterCost {
-        adapters,
+        adapters: own.adapters,
         max_lora_rank: settings.max_lora_rank,
         bytes,
         limit: added(CostKind::Limit),

@@ -3,7 +3,8 @@
 //!
 //! Knows: the matrices of one adapter on one rank, with vLLM's sharding: the side of the hidden state is replicated on
 //! every rank, the other side is divided like the adapted matrix; `fully_sharded_loras` divides both. From 0.11.1 on
-//! vLLM also adapts routed experts (`vllm/lora/layers/fused_moe.py`). Router, embedding and lm_head have no adapters.
+//! vLLM also adapts routed experts (`vllm/lora/layers/fused_moe.py`); an expert-parallel rank has the matrices of its own
+//! experts, and computes them for the tokens of all ranks. Router, embedding and lm_head have no adapters.
 //! Knows nothing about time.
 
 use super::{Form, Matrix, Operator, Rows, Work};
@@ -30,11 +31,22 @@ pub struct Adapter {
     pub(crate) kernels: u64,
 }
 
+/// Tokens of a step whose requests name an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AdaptedTokens {
+    /// Number of different adapters.
+    pub adapters: u64,
+    /// Number of tokens.
+    pub tokens: u64,
+}
+
 /// Matrices for the routed experts of equal layers.
 #[derive(Debug, Clone, PartialEq)]
 struct AdaptedExperts {
     experts: Experts,
     layers: f64,
+    /// Number of experts that have their matrices here.
+    held: u64,
     /// Number of weights of one expert.
     each: f64,
 }
@@ -43,20 +55,27 @@ impl Adapter {
     /// An adapter of rank `settings.max_lora_rank`, with which vLLM's kernels compute whatever the adapter's own rank.
     pub fn of(deployment: &Deployment, settings: &LoraSettings) -> Adapter {
         let part = |tensor: &Tensor| sides(deployment, tensor, settings.fully_sharded);
-        Adapter::with(deployment, settings, &part)
+        Adapter::with(deployment, settings, (&part, deployment.parallelism.ep))
     }
 
     /// The adapter before it is divided over ranks, as storage has it.
     pub fn whole(deployment: &Deployment, settings: &LoraSettings) -> Adapter {
         let all = |tensor: &Tensor| tensor.copies * (tensor.rows + tensor.columns);
-        Adapter::with(deployment, settings, &all)
+        Adapter::with(deployment, settings, (&all, 1))
     }
 
-    /// The adapter with `sides` inputs plus outputs of each matrix.
-    fn with(deployment: &Deployment, settings: &LoraSettings, sides: &dyn Fn(&Tensor) -> u64) -> Adapter {
+    /// The adapter with `sides` inputs plus outputs of each matrix, and with one of `parts` equal parts of the experts.
+    fn with(
+        deployment: &Deployment,
+        settings: &LoraSettings,
+        (sides, parts): (&dyn Fn(&Tensor) -> u64, u64),
+    ) -> Adapter {
         let sides = |tensor: &Tensor| (settings.max_lora_rank * sides(tensor)) as f64;
         let linear = deployment.tensors.iter().filter(|held| held.tensor.role == TensorRole::Linear);
-        let experts = if adapts_experts(deployment) { experts(deployment, &sides) } else { Vec::new() };
+        let experts = match adapts_experts(deployment) {
+            true => experts(deployment, &sides, parts),
+            false => Vec::new(),
+        };
         let gemms: u64 = adapted_gemms(deployment).map(|operator| operator.layers).sum();
         let expert_gemms = 2 * experts.iter().map(|e| e.layers as u64).sum::<u64>();
         Adapter {
@@ -76,20 +95,22 @@ impl Adapter {
 
     /// Bytes of the adapter.
     pub fn bytes(&self) -> Bytes {
-        let experts = self.experts.iter().map(|e| e.layers * e.experts.count as f64 * e.each);
+        let experts = self.experts.iter().map(|e| e.layers * e.held as f64 * e.each);
         Bytes::from_f64(self.width * (self.dense + experts.sum::<f64>()))
     }
 
-    /// Work for `tokens` tokens that are divided evenly among `adapters` adapters: each adapter's dense matrices are read
-    /// once, and its matrices of each expert that its tokens choose.
-    pub(crate) fn demand(&self, adapters: u64, tokens: u64) -> Work {
-        let count = adapters as f64;
-        let each = tokens.div_ceil(adapters.max(1));
-        let mut flops = 2.0 * self.dense * tokens as f64;
-        let mut read = self.dense * count;
+    /// Work for the tokens `own` of one data-parallel rank, where `all` are those of all ranks that share experts; tokens
+    /// are divided evenly among adapters. Each adapter's dense matrices are read once, and its matrices of each expert
+    /// here that a token of any rank chooses.
+    pub(crate) fn demand(&self, own: AdaptedTokens, all: AdaptedTokens) -> Work {
+        let each = all.tokens.div_ceil(all.adapters.max(1));
+        let mut flops = 2.0 * self.dense * own.tokens as f64;
+        let mut read = self.dense * own.adapters as f64;
         for layer in &self.experts {
-            flops += 2.0 * layer.layers * layer.each * (tokens * layer.experts.per_token) as f64;
-            read += layer.layers * layer.each * count * layer.experts.distinct(each);
+            let share = layer.held as f64 / layer.experts.count as f64;
+            let choices = (all.tokens * layer.experts.per_token) as f64 * share;
+            flops += 2.0 * layer.layers * layer.each * choices;
+            read += layer.layers * layer.each * all.adapters as f64 * layer.experts.distinct(each) * share;
         }
         Work { flops, weight_bytes: self.width * read, kv_bytes: 0.0 }
     }
@@ -111,8 +132,8 @@ fn adapted_gemms(deployment: &Deployment) -> impl Iterator<Item = Operator> {
     super::operators(deployment).into_iter().filter(move |o| multiplies(o) && kinds.contains(&o.kind))
 }
 
-/// Matrices for the routed experts, by layers with equal experts.
-fn experts(deployment: &Deployment, sides: &dyn Fn(&Tensor) -> f64) -> Vec<AdaptedExperts> {
+/// Matrices for one of `parts` equal parts of the routed experts, by layers with equal experts.
+fn experts(deployment: &Deployment, sides: &dyn Fn(&Tensor) -> f64, parts: u64) -> Vec<AdaptedExperts> {
     let mut all: Vec<AdaptedExperts> = Vec::new();
     for layer in deployment.model.held_layers() {
         let Ffn::Experts(experts) = &layer.ffn else { continue };
@@ -121,7 +142,10 @@ fn experts(deployment: &Deployment, sides: &dyn Fn(&Tensor) -> f64) -> Vec<Adapt
         let each = each.sum::<f64>() / experts.count as f64;
         match all.iter_mut().find(|known| known.experts == *experts && known.each == each) {
             Some(known) => known.layers += 1.0,
-            None => all.push(AdaptedExperts { experts: experts.clone(), layers: 1.0, each }),
+            None => {
+                let held = experts.count.div_ceil(parts);
+                all.push(AdaptedExperts { experts: experts.clone(), layers: 1.0, held, each });
+            }
         }
     }
     all
@@ -165,9 +189,16 @@ mod tests {
             RequestedParallelism { count: Some(tp), tp: Some(tp), ..RequestedParallelism::default() };
         let mut options = DeploymentOptions { parallelism, ..DeploymentOptions::default() };
         options.engine.version = Some(version.to_owned());
-        let deployment = Deployment::resolve(model, accelerator, &options).unwrap();
+        of(&Deployment::resolve(model, accelerator, &options).unwrap(), fully_sharded)
+    }
+
+    fn of(deployment: &Deployment, fully_sharded: bool) -> Adapter {
         let settings = LoraSettings { max_loras: 1, max_lora_rank: 16, max_cpu_loras: 1, fully_sharded };
-        Adapter::of(&deployment, &settings)
+        Adapter::of(deployment, &settings)
+    }
+
+    fn tokens(adapters: u64, tokens: u64) -> AdaptedTokens {
+        AdaptedTokens { adapters, tokens }
     }
 
     /// Llama-3.1-8B, per layer: q and o 4096 + 4096, k and v 4096 + 1024, gate, up and down 4096 + 14,336: 81,920. On
@@ -185,7 +216,7 @@ mod tests {
     /// Two adapters of 41,943,040 weights for 10 tokens: each is read once, 2 bytes a weight.
     #[test]
     fn demand_by_hand() {
-        let work = adapter(LLAMA, 1, "0.19.0", false).demand(2, 10);
+        let work = adapter(LLAMA, 1, "0.19.0", false).demand(tokens(2, 10), tokens(2, 10));
         let weights = 16.0 * 81_920.0 * 32.0;
         assert_eq!((work.flops, work.weight_bytes), (2.0 * weights * 10.0, 2.0 * weights * 2.0));
     }
@@ -204,9 +235,34 @@ mod tests {
         let later = adapter(QWEN, 1, "0.19.0", false);
         let expert = 16.0 * 8448.0 * 48.0;
         assert_eq!((later.bytes(), later.kernels), (Bytes((2.0 * (dense + 128.0 * expert)) as u64), 8 * 48));
-        let work = later.demand(2, 2);
+        let work = later.demand(tokens(2, 2), tokens(2, 2));
         let flops = 2.0 * 2.0 * (dense + 8.0 * expert);
         let bytes = 2.0 * 2.0 * (dense + 8.0 * expert);
         assert!((work.flops / flops - 1.0).abs() < 1e-9 && (work.weight_bytes / bytes - 1.0).abs() < 1e-9);
+    }
+
+    /// Four ranks with 32 of Qwen3-30B-A3B's 128 experts each, and with attention whole: a rank's buffer has all dense
+    /// matrices and those of 32 experts. One of eight tokens is its own; the eight tokens of two adapters make 64 choices,
+    /// of which a quarter falls to its experts.
+    #[test]
+    fn ranks_share_experts_by_hand() {
+        let catalog = roofcast_facts::Catalog::embedded().unwrap();
+        let entry = catalog.model(QWEN).unwrap();
+        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+        let accelerator = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
+        let [ep, attention_dp] = [Some(4), Some(4)];
+        let parallelism = RequestedParallelism { ep, attention_dp, ..RequestedParallelism::default() };
+        let options = DeploymentOptions { parallelism, ..DeploymentOptions::default() };
+        let rank = of(&Deployment::resolve(model, accelerator, &options).unwrap(), false);
+        let dense = 16.0 * (2.0 * 6144.0 + 2.0 * 2560.0) * 48.0;
+        let expert = 16.0 * 8448.0 * 48.0;
+        assert_eq!(rank.bytes(), Bytes((2.0 * (dense + 32.0 * expert)) as u64));
+        let work = rank.demand(tokens(1, 1), tokens(2, 8));
+        let flops = 2.0 * (dense + 8.0 * 8.0 / 4.0 * expert);
+        assert!((work.flops / flops - 1.0).abs() < 1e-9, "{} {flops}", work.flops);
+        // Four tokens of an adapter, eight experts each, miss an expert with the probability (120/128)^4.
+        let distinct = 128.0 * (1.0 - (120.0_f64 / 128.0).powi(4));
+        let bytes = 2.0 * (dense + 2.0 * distinct / 4.0 * expert);
+        assert!((work.weight_bytes / bytes - 1.0).abs() < 1e-9, "{} {bytes}", work.weight_bytes);
     }
 }

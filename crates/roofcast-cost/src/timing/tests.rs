@@ -40,7 +40,8 @@ fn kernels_of_adapters_by_hand() {
         timing(&deployment, Cow::Owned(Profiles::default()), engine)
     };
     for adapters in [1, 3] {
-        let [none, two] = [0.0, 2e-6].map(|seconds| with(seconds).adapters(adapters, 10));
+        let tokens = AdaptedTokens { adapters, tokens: 10 };
+        let [none, two] = [0.0, 2e-6].map(|seconds| with(seconds).adapters(tokens, tokens));
         assert!((two.memory - none.memory - 512e-6).abs() < 1e-12, "{adapters}: {two:?} {none:?}");
         assert_eq!(two.compute, none.compute);
     }

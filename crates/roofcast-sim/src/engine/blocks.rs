@@ -28,7 +28,7 @@ use roofcast_ask::workload::Prompt;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::shares::BottleneckShares;
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// One replica of vLLM.
 #[derive(Debug, Clone)]
@@ -98,8 +98,6 @@ struct Life {
     before_load: Option<(u64, u64)>,
     /// Number of sampled tokens.
     generated: u64,
-    /// True if the request was aborted while a step with it was in flight.
-    aborted: bool,
     /// Time at which the request was first skipped because other adapters were in use; `None` if it was not, or is
     /// admitted.
     skipped: Option<Ticks>,
@@ -184,8 +182,7 @@ impl Blocks {
     /// Removes a request in any state; the step in flight may still refer to it.
     pub(super) fn abort(&mut self, id: RequestId) {
         self.scheduler.abort(id);
-        let life = &mut self.requests[id];
-        life.aborted = true;
+        let life = &self.requests[id];
         if life.first.is_none() {
             self.prompt_tokens -= u64::from(life.arrival.input);
         }
@@ -215,9 +212,14 @@ impl Blocks {
     }
 
     /// Sets the number of accepted drafts of each sequence of a step, at most the output tokens that remain, and of the
-    /// drafts that follow.
+    /// drafts that follow. A step in flight was decided as if all drafts were accepted, and as if no request had ended.
     fn verify(&mut self, step: &mut Step) {
+        let mut corrections: BTreeMap<RequestId, u64> = BTreeMap::new();
         for work in step.work.iter_mut().filter(|w| w.samples) {
+            if self.scheduler.has_ended(work.id) {
+                self.tally.idle_tokens += work.new;
+                continue;
+            }
             let life = &mut self.requests[work.id];
             let left = u64::from(life.arrival.output) - life.generated;
             if let Some(speculation) = self.speculation.as_mut().filter(|_| work.drafts > 0) {
@@ -230,7 +232,11 @@ impl Blocks {
             life.generated += 1 + work.accepted;
             if let Some(speculation) = &mut self.speculation {
                 work.proposed = speculation.proposed(life.arrival.number, life.generated);
+                corrections.insert(work.id, work.drafts + work.padding - work.accepted);
             }
+        }
+        for work in self.pending.iter_mut().flat_map(|step| &mut step.work) {
+            work.context -= corrections.get(&work.id).copied().unwrap_or(0);
         }
     }
 
@@ -277,10 +283,10 @@ impl Blocks {
         }
         self.begin_stores(&step);
         for work in step.work.iter().filter(|w| w.samples) {
-            let life = &mut self.requests[work.id];
-            if life.aborted {
+            if self.scheduler.has_ended(work.id) {
                 continue;
             }
+            let life = &mut self.requests[work.id];
             match life.first {
                 None => {
                     life.first = Some(self.clock);

@@ -5,7 +5,7 @@
 //! nothing about schedules.
 
 use crate::tally::Tally;
-use roofcast_cost::operator::Rows;
+use roofcast_cost::operator::{AdaptedTokens, Rows};
 use roofcast_cost::step::{Contexts, Pass};
 use roofcast_cost::timing::{AffineStep, Timing};
 use roofcast_facts::batch::{Seen, Sequences};
@@ -78,6 +78,8 @@ pub(super) struct JointSteps {
     pub(super) shares: BottleneckShares<u64>,
     /// Ticks by which each step is longer than the one before.
     pub(super) growth: u64,
+    /// Tokens of all ranks whose requests name LoRA adapters.
+    pub(super) adapted: AdaptedTokens,
 }
 
 /// The price of steps that is set from outside.
@@ -185,9 +187,15 @@ impl StepPrices {
         Ticks(all.0.saturating_sub(single.0))
     }
 
-    /// Time that LoRA adapters add to a step in which `tokens` tokens use `adapters` distinct adapters.
-    pub(crate) fn adapters(&self, adapters: u64, tokens: u64) -> BottleneckShares<u64> {
-        ticks(self.timing.adapters(adapters, tokens))
+    /// Time that LoRA adapters add to a step for the tokens `adapted`: of this rank if the price is set from outside, else
+    /// of all ranks, which are equally busy.
+    pub(crate) fn adapters(&self, adapted: AdaptedTokens) -> BottleneckShares<u64> {
+        let ranks = self.timing.model.parallelism.attention_dp;
+        let equal = || AdaptedTokens { tokens: adapted.tokens.div_ceil(ranks), ..adapted };
+        ticks(match self.joint() {
+            Some(steps) => self.timing.adapters(adapted, steps.adapted),
+            None => self.timing.adapters(equal(), adapted),
+        })
     }
 
     /// Bottleneck of a step of `n` decodes whose context-dependent part takes `attending` ticks.

@@ -114,7 +114,8 @@ impl Ranks {
             self.ranks.iter().map(AsRef::as_ref).zip(busy).filter_map(repeats).collect();
         let repeated_steps = repeats.iter().map(|repeats| repeats.steps).min().unwrap_or(1);
         let repeats = if repeated_steps > 1 { repeats } else { Vec::new() };
-        let joint = self.price.price(loads, &repeats, self.ranks.len() as u64);
+        let adapted = load::adapted(loads.iter().map(|load| load.adapted.as_slice()));
+        let joint = JointSteps { adapted, ..self.price.price(loads, &repeats, self.ranks.len() as u64) };
         let until = repeats.iter().map(|repeats| repeats.until).fold(horizon, Ticks::min);
         if repeated_steps.min(joint.count) <= 1 || until <= self.clock || joint.shares.total() == 0 {
             return JointSteps { count: 1, growth: 0, ..joint };
@@ -153,7 +154,7 @@ impl Ranks {
         let loads: Vec<StepLoad> = loads.into_iter().flatten().collect();
         let computes = loads.iter().any(|load| !load.is_empty());
         let joint = self.joint(&loads, &busy, horizon);
-        let JointSteps { count, shares, growth } = joint;
+        let JointSteps { count, shares, growth, .. } = joint;
         if count > 1 {
             // Before the last step the counts are those of the first.
             self.reported[1] = self.counts();

@@ -351,7 +351,7 @@ fn vllm_settings(config: &EngineConfig, spec: &EngineSettings) -> vllm::Schedule
         scheduler_reserve_full_isl: config.scheduler_reserve_full_isl,
         watermark: spec.watermark,
         prefill_schedule_interval: vllm.prefill_schedule_interval.unwrap_or(1),
-        async_scheduling: spec.overlaps() && drafts.is_none(),
+        async_scheduling: spec.decides_ahead(),
         num_speculative_tokens: drafts.map_or(0, |s| s.num_speculative_tokens),
         num_lookahead_tokens: modelled.map_or(0, |s| s.num_speculative_tokens),
         eagle: false,

@@ -244,6 +244,11 @@ impl Scheduler {
         self.requests[id].preempted
     }
 
+    /// True if a request has all its tokens, or was aborted.
+    pub(crate) fn has_ended(&self, id: RequestId) -> bool {
+        self.requests[id].finished
+    }
+
     /// True if a request runs: it is neither waiting nor finished.
     pub(crate) fn runs(&self, id: RequestId) -> bool {
         let r = &self.requests[id];
@@ -308,11 +313,13 @@ impl Scheduler {
     fn deliver(&mut self, work: &ScheduledRequest) {
         let &ScheduledRequest { id, drafts, padding, accepted, proposed, .. } = work;
         let r = &mut self.requests[id];
+        let rejected = drafts + padding - accepted;
         if r.stale > 0 {
             r.stale -= 1 + drafts + padding;
+            r.dropped -= rejected;
         } else {
             r.placeholders -= 1 + drafts + padding;
-            r.computed -= drafts + padding - accepted;
+            r.computed -= rejected;
         }
         r.push_output(1 + accepted);
         if !r.preempted {

@@ -3,13 +3,16 @@
 
 use super::fleets::{deployment, holds, spec};
 use super::runs::workloads;
+use super::support::{catalog, model};
 use proptest::prelude::*;
 use roofcast::capacity::{CapacityQuestion, capacity};
 use roofcast::cost::Utilization;
+use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::limits::{LimitsQuestion, limits};
 use roofcast::memory::Memory;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
+use roofcast::simulate;
 use roofcast::spec::{EngineSpec, FleetSpec, RoutingSpec, VllmSpec};
 use roofcast::units::Bytes;
 use roofcast::workload::{Adapters, Traffic};
@@ -97,7 +100,44 @@ fn requests_wait_for_a_buffer() {
     assert_eq!((used.waits, used.mean_wait_s), (0, None));
 }
 
-/// Adapters need an engine that serves them, and vLLM's has none on expert-parallel ranks.
+/// Qwen3-30B-A3B on four data-parallel ranks that share experts: adapters that nobody names change no time, and of those that
+/// requests name each rank loads its own: two requests at once go to two ranks, which each load the one adapter. What vLLM
+/// lacks is refused: ranks before 0.21, DeepEP, both sides divided, and ranks of a model without experts.
+#[test]
+fn ranks_have_adapters() {
+    let run = |engine: &str, parallelism: &str, load: &str| {
+        let text = format!(
+            "[parallelism]\n{parallelism}\n[engine]\nnum_gpu_blocks = 2000\n{engine}\n[workload]\nrequests = 2\ninput_len = 100\n\
+             output_len = 11\narrivals = {{ kind = \"offline\" }}\n{load}"
+        );
+        let spec = Spec::parse("test", &text).unwrap();
+        let options = DeploymentOptions::of(&spec);
+        let chip = std::sync::Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+        let deployment = Deployment::resolve(model("Qwen/Qwen3-30B-A3B"), chip, &options)?;
+        let options = simulate::RunOptions { leap: true, records: true, ..simulate::RunOptions::default() };
+        simulate::simulate(&Forecaster::embedded(deployment)?, &spec, "test", options)
+    };
+    let ranks = "ep = 4\nattention_dp = 4";
+    let lora = "enable_lora = true";
+    let plain = run("", ranks, "").unwrap();
+    let idle = run(lora, ranks, "").unwrap();
+    assert_eq!(plain.summary, idle.summary);
+    let used = run(lora, ranks, "[workload.adapters]\ncount = 1\n").unwrap();
+    let adapters = used.adapters.unwrap();
+    assert_eq!((adapters.loads, adapters.reads, adapters.waits), (2, 2, 0));
+    assert!(used.summary.e2el.mean > plain.summary.e2el.mean);
+    // Experts of tensor-parallel ranks alone, each with all tokens.
+    assert!(
+        run(lora, "ep = 4\ntp = 4", "[workload.adapters]\ncount = 1\n").unwrap().adapters.unwrap().loads == 1
+    );
+    let refused = |engine: &str, parallelism: &str| run(engine, parallelism, "").err().unwrap().to_string();
+    assert!(refused("enable_lora = true\nversion = \"0.20.2\"", ranks).contains("vLLM from 0.21 on"));
+    assert!(refused("enable_lora = true\nfully_sharded_loras = true", ranks).contains("fully_sharded_loras"));
+    let deepep = "enable_lora = true\nexperts.all2all_backend = \"deepep_low_latency\"";
+    assert!(refused(deepep, ranks).contains("allgather_reducescatter"));
+}
+
+/// Adapters need an engine that serves them, and data-parallel ranks that share experts.
 #[test]
 fn refusals_name_the_key() {
     let refused = |text: &str| spec(text).err().unwrap().to_string();

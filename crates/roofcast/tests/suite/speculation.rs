@@ -72,6 +72,31 @@ fn all_or_nothing_is_accepted() {
     close(all.summary.itl.mean, all.summary.tpot.mean * 5.0);
 }
 
+/// Asynchronous scheduling decides the next step while one runs: the step after the one that ends the request is computed in
+/// vain if all its drafts are accepted, one token and four drafts; if none is, the end is known before. Every token comes at
+/// the same time as in turn. EAGLE is decided ahead from vLLM 0.14 on without being asked, a draft at a stated cost is not.
+#[test]
+fn drafts_are_decided_ahead() {
+    let keys = |acceptance: f64, engine: &str| {
+        let drafts = drafts(4, acceptance, 0.1);
+        format!("{drafts}method = \"eagle3\"\n[engine]\n{engine}\n")
+    };
+    for (acceptance, steps, vain) in [(1.0, 1 + 10 + 1, 5), (0.0, 1 + 50, 0)] {
+        let ahead = run(1, 51, &keys(acceptance, "version = \"0.14.0\"")).unwrap();
+        assert_eq!((ahead.activity.steps, ahead.activity.idle_tokens), (steps, vain));
+        let in_turn = run(1, 51, &keys(acceptance, "async_scheduling = false")).unwrap();
+        close(ahead.summary.e2el.mean, in_turn.summary.e2el.mean);
+        let drafted = |run: &Simulation| (run.activity.drafted_tokens, run.activity.rejected_tokens);
+        assert_eq!(drafted(&ahead), drafted(&in_turn));
+    }
+    for engine in ["version = \"0.13.0\"", "async_scheduling = false"] {
+        assert_eq!(run(1, 51, &keys(1.0, engine)).unwrap().activity.steps, 1 + 10);
+    }
+    // Half of the drafts are accepted: the steps in flight are priced by the tokens that were kept.
+    let of = |engine: &str| run(1, 201, &keys(0.5, engine)).unwrap().summary.e2el.mean;
+    close(of("async_scheduling = true"), of("async_scheduling = false"));
+}
+
 /// A step reads the weights once, the cache of earlier tokens and of its own, and for each of its own a row of the
 /// embedding.
 #[test]
@@ -288,8 +313,12 @@ fn what_cannot_be_drafted_is_refused() {
             ["scheduler", "vllm"],
         ),
         (
-            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\n[engine]\nasync_scheduling = true\n",
-            ["scheduler", "async"],
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\n[engine]\nasync_scheduling = true\nversion = \"0.15.0\"\n",
+            ["async_scheduling", "from 0.16.0 on"],
+        ),
+        (
+            "num_speculative_tokens = 2\nacceptance_rate = 0.5\nmethod = \"ngram\"\ndraft_share = 0.5\n[engine]\nasync_scheduling = true\n",
+            ["async_scheduling", "needs the tokens first"],
         ),
         (
             "num_speculative_tokens = 2\nacceptance_rate = 0.5\ndraft_cost = 0.1\n[fleet]\nlink = \"nvlink\"\nprefill = {}\ndecode = {}\n",

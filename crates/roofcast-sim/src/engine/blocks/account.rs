@@ -2,12 +2,13 @@
 //!
 //! Knows: the price of a step, its counters and its segment of the timeline. Knows nothing about decisions.
 
-use super::{Blocks, Held};
+use super::{Blocks, Held, Life};
 use crate::engine::event::Event;
 use crate::engine::ranks::StepLoad;
 use crate::engine::speculation::Speculation;
 use crate::scheduler::vllm::{ScheduledRequest, Step};
 use crate::timeline::{Mark, Segment};
+use roofcast_cost::operator::AdaptedTokens;
 use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::shares::BottleneckShares;
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 impl Blocks {
     /// Time of a step and its bottleneck; adds the step to the counters.
     pub(super) fn compute(&mut self, step: &Step) -> (Ticks, &'static str) {
-        let StepLoad { decodes, all, within, chunks } = self.load(step);
+        let StepLoad { decodes, all, within, chunks, .. } = self.load(step);
         let mut new = 0;
         for work in &step.work {
             new += work.new;
@@ -101,15 +102,14 @@ impl Blocks {
     /// Time that the adapters of a step's requests add to the step: loads, and kernels.
     pub(super) fn adapt(&mut self, step: &Step) -> Ticks {
         let Some(adapters) = &mut self.adapters else { return Ticks::ZERO };
-        let adapted = step.work.iter().map(|work| (self.requests[work.id].arrival.adapter, work.new));
-        let adapted: Vec<(u32, u64)> = adapted.filter(|(adapter, _)| *adapter != 0).collect();
+        let adapted = named(&self.requests, step);
         if adapted.is_empty() {
             return Ticks::ZERO;
         }
         let distinct: BTreeSet<u32> = adapted.iter().map(|(adapter, _)| *adapter).collect();
         let tokens = adapted.iter().map(|(_, new)| new).sum();
         let loads = adapters.load(&distinct);
-        let shares = self.price.adapters(distinct.len() as u64, tokens);
+        let shares = self.price.adapters(AdaptedTokens { adapters: distinct.len() as u64, tokens });
         self.pass_adapters(shares, 1);
         self.tally.swapping += loads.time;
         let sums = &mut self.tally.adapters;
@@ -129,7 +129,10 @@ impl Blocks {
         let distinct: BTreeSet<u32> = adapted.iter().copied().collect();
         match adapted.len() {
             0 => BottleneckShares::default(),
-            tokens => self.price.adapters(distinct.len() as u64, tokens as u64),
+            tokens => {
+                let adapters = distinct.len() as u64;
+                self.price.adapters(AdaptedTokens { adapters, tokens: tokens as u64 })
+            }
         }
     }
 
@@ -146,7 +149,8 @@ impl Blocks {
     /// Work of a step.
     pub(super) fn load(&self, step: &Step) -> StepLoad {
         let reaches = self.price.reaches();
-        let mut load = StepLoad { within: vec![0; reaches.len()], ..StepLoad::default() };
+        let adapted = if self.adapters.is_some() { named(&self.requests, step) } else { Vec::new() };
+        let mut load = StepLoad { within: vec![0; reaches.len()], adapted, ..StepLoad::default() };
         for work in &step.work {
             if decodes_one(work) && work.drafts == 0 {
                 load.decodes += 1;
@@ -189,6 +193,12 @@ impl Blocks {
             bound,
         });
     }
+}
+
+/// Adapters that the requests of a step name, each with the number of computed tokens of one request.
+fn named(requests: &[Life], step: &Step) -> Vec<(u32, u64)> {
+    let adapted = step.work.iter().map(|work| (requests[work.id].arrival.adapter, work.new));
+    adapted.filter(|(adapter, _)| *adapter != 0).collect()
 }
 
 /// True if a sequence only continues from its last token, with or without drafts.

@@ -3,9 +3,11 @@
 //! Knows: the sequences that a rank computes. Knows nothing about the order in which a scheduler chose them, or about
 //! other ranks.
 
+use roofcast_cost::operator::AdaptedTokens;
 use roofcast_cost::step::Contexts;
 use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::clock::Ticks;
+use std::collections::BTreeSet;
 
 /// Work of one rank in a step, which prices the step of all ranks.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -18,6 +20,15 @@ pub(in crate::engine) struct StepLoad {
     pub(in crate::engine) within: Vec<u64>,
     /// Chunks of prompts, and sequences that verify drafts.
     pub(in crate::engine) chunks: Vec<Sequences>,
+    /// LoRA adapters that requests name, each with the number of computed tokens of one request.
+    pub(in crate::engine) adapted: Vec<(u32, u64)>,
+}
+
+/// Tokens whose requests name an adapter, of all ranks with the work `loads`, and their adapters.
+pub(super) fn adapted<'a>(loads: impl Iterator<Item = &'a [(u32, u64)]>) -> AdaptedTokens {
+    let named: Vec<(u32, u64)> = loads.flatten().copied().collect();
+    let distinct: BTreeSet<u32> = named.iter().map(|(adapter, _)| *adapter).collect();
+    AdaptedTokens { adapters: distinct.len() as u64, tokens: named.iter().map(|(_, tokens)| tokens).sum() }
 }
 
 /// Steps of a rank that equal its prepared one but for the contexts.
@@ -40,7 +51,7 @@ impl Default for Repeats {
 impl StepLoad {
     /// The work of `decodes` sequences that read the context `seen`, and of `chunks`.
     pub(in crate::engine) fn new(decodes: u64, seen: Seen, chunks: Vec<Sequences>) -> StepLoad {
-        StepLoad { decodes, all: seen.all, within: seen.within.to_vec(), chunks }
+        StepLoad { decodes, all: seen.all, within: seen.within.to_vec(), chunks, adapted: Vec::new() }
     }
 
     /// Tokens of context that the decodes read.

@@ -8,6 +8,7 @@
 
 use super::load::{Repeats, StepLoad};
 use crate::engine::price::{Decode, JointSteps, Products, priced};
+use roofcast_cost::operator::AdaptedTokens;
 use roofcast_cost::step::Pass;
 use roofcast_cost::timing::Timing;
 use roofcast_facts::batch::Seen;
@@ -72,7 +73,8 @@ impl JointPrices {
         if decodes.len() > MOST_KEPT {
             decodes.clear();
         }
-        let mut slowest = JointSteps { count: 1, shares: BottleneckShares::default(), growth: 0 };
+        let adapted = AdaptedTokens::default();
+        let mut slowest = JointSteps { count: 1, shares: BottleneckShares::default(), growth: 0, adapted };
         let mut linear = Vec::new();
         for (at, ((load, passes), own)) in loads.iter().zip(passes).zip(rows).enumerate() {
             let padded = |own: u64| if pads { largest_rank } else { own };
@@ -110,7 +112,7 @@ impl JointPrices {
 
     /// Time of `steps` in ticks, by bottleneck.
     pub(super) fn sum(&self, steps: JointSteps) -> BottleneckShares<u128> {
-        let JointSteps { count, shares, growth } = steps;
+        let JointSteps { count, shares, growth, .. } = steps;
         let times = |ticks: u64| u128::from(ticks) * u128::from(count);
         let mut sum = BottleneckShares {
             memory: times(shares.memory),
