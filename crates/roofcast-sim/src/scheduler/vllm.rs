@@ -297,7 +297,7 @@ impl Scheduler {
             if self.requests[id].finished {
                 continue;
             }
-            self.deliver(work);
+            self.requests[id].deliver(work);
             let r = &self.requests[id];
             if r.generated >= r.output_len || r.known() >= self.config.max_model_len {
                 self.finish(id);
@@ -307,24 +307,6 @@ impl Scheduler {
             }
         }
         finished
-    }
-
-    /// Delivers a request's tokens; tokens computed for rejected drafts are computed again.
-    fn deliver(&mut self, work: &ScheduledRequest) {
-        let &ScheduledRequest { id, drafts, padding, accepted, proposed, .. } = work;
-        let r = &mut self.requests[id];
-        let rejected = drafts + padding - accepted;
-        if r.stale > 0 {
-            r.stale -= 1 + drafts + padding;
-            r.dropped -= rejected;
-        } else {
-            r.placeholders -= 1 + drafts + padding;
-            r.computed -= rejected;
-        }
-        r.push_output(1 + accepted);
-        if !r.preempted {
-            r.drafts = proposed;
-        }
     }
 
     /// The token budget of the next step.

@@ -1,5 +1,6 @@
 //! State of a request in the scheduler.
 
+use super::ScheduledRequest;
 use super::blocks::Table;
 use crate::kv_cache::cursor::Cursor;
 use crate::kv_cache::names::Name;
@@ -76,6 +77,23 @@ impl RequestState {
         let named = |first: u32| contents.get((first as usize + 1) * per - 1).map(|name| (first, name));
         let single = |(first, name): (u32, Name)| Chunks { group, first, names: name..name + 1 };
         indices.filter_map(named).map(single).collect()
+    }
+
+    /// Receives the tokens of `work`; tokens computed for rejected drafts are computed again.
+    pub(super) fn deliver(&mut self, work: &ScheduledRequest) {
+        let &ScheduledRequest { drafts, padding, accepted, proposed, .. } = work;
+        let rejected = drafts + padding - accepted;
+        if self.stale > 0 {
+            self.stale -= 1 + drafts + padding;
+            self.dropped -= rejected;
+        } else {
+            self.placeholders -= 1 + drafts + padding;
+            self.computed -= rejected;
+        }
+        self.push_output(1 + accepted);
+        if !self.preempted {
+            self.drafts = proposed;
+        }
     }
 
     /// Number of known tokens: prompt and delivered output.
