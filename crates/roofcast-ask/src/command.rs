@@ -12,6 +12,7 @@ mod vllm;
 mod words;
 mod written;
 
+pub use desktop::ollama_context;
 pub use written::{CommandLine, chosen, is_assumed, whole};
 
 use crate::spec::EngineKind;
@@ -44,6 +45,8 @@ pub struct Command {
     pub data_parallel: bool,
     /// True for `--max-model-len auto`: the engine uses the longest sequence that fits its memory.
     pub fits: bool,
+    /// Number of slots whose context is [`ollama_context`].
+    pub slots_by_memory: Option<u64>,
 }
 
 /// A longest sequence, and the flag that sets it.
@@ -68,7 +71,8 @@ const PARTITIONS: [&str; 2] = ["VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTI
 /// they change memory.
 pub fn read(text: &str) -> Result<Command> {
     let words = words::split(text)?;
-    let Program { engine, arguments, variables, notes } = program::program(&words)?;
+    let Program { engine, arguments, variables, slots_by_memory, unmodelled, notes } =
+        program::program(&words)?;
     if let Some((name, value)) =
         variables.iter().filter_map(|v| v.split_once('=')).find(|(name, _)| PARTITIONS.contains(name))
     {
@@ -76,7 +80,7 @@ pub fn read(text: &str) -> Result<Command> {
         return Err(Error::field(PLACE, name, format!("{value:?}"), accepted));
     }
     let flags = Flags::of(engine)?;
-    let mut command = Command { notes, ..Command::default() };
+    let mut command = Command { notes, unmodelled, slots_by_memory, ..Command::default() };
     command.set("engine.name", engine.name());
     vllm::variables(&variables, &mut command);
     let mut apart = Vec::new();
@@ -313,34 +317,6 @@ mod tests {
         assert_eq!(spec(text)["parallelism"]["tp"], 4.into());
         let refused = read("docker run --gpus all lmsysorg/sglang:latest").unwrap_err().to_string();
         assert!(refused.contains("sglang serve"), "{refused}");
-    }
-
-    #[test]
-    fn a_llama_server_command_is_a_deployment() {
-        let text = "llama-server -hf unsloth/Qwen3-8B-GGUF:Q4_K_M -c 32768 -np 8 -ngl 99 -fa on -ctk q8_0 -ctv q8_0 --jinja \
-                    --port 8080";
-        let expected = "model.name = \"unsloth/Qwen3-8B-GGUF:Q4_K_M\"\nprecision.kv = \"q8_0\"\n\
-                        engine.name = \"llama.cpp\"\nengine.max_num_seqs = 8\nengine.n_ctx = 32768";
-        assert_eq!(spec(text), expected.parse().unwrap());
-        let image = format!(
-            "docker run --gpus all ghcr.io/ggml-org/llama.cpp:server-cuda {}",
-            &text["llama-server ".len()..]
-        );
-        assert_eq!(spec(&image), expected.parse().unwrap());
-        let unified = spec("llama-server -m m.gguf -c 32768 -np 8 -kvu -ts 3,1");
-        assert_eq!(unified["engine"]["n_ctx"], 32_768.into());
-        assert_eq!(unified["engine"]["kv_unified"], true.into());
-        let flags = spec("llama-server -m m.gguf -c 0 -np -1 --no-kv-unified -ub 1024 --swa-full -fa off");
-        let expected = "name = \"llama.cpp\"\nkv_unified = false\nn_ubatch = 1024\nswa_full = true\n\
-                        attention_backend = \"naive\"";
-        assert_eq!(flags["engine"], toml::Value::Table(expected.parse().unwrap()));
-        assert_eq!(unified["parallelism"]["pp"], 2.into());
-        let part = spec("llama-server -m m.gguf -ngl 20 -cmoe -ot a=CPU -ot b=CUDA0 -nkvo");
-        let expected = "name = \"llama.cpp\"\nn_gpu_layers = 20\nn_cpu_moe = 999\noverride_tensor = \"a=CPU,b=CUDA0\"\n\
-                        no_kv_offload = true";
-        assert_eq!(part["engine"], toml::Value::Table(expected.parse().unwrap()));
-        let refused = |flags: &str| read(&format!("llama-server -m m.gguf {flags}")).unwrap_err().to_string();
-        assert!(refused("-ctk q8_0 -ctv q4_0").contains("one format"));
     }
 
     #[test]

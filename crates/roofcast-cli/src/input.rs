@@ -5,6 +5,7 @@ mod defaults;
 pub(crate) mod dimensions;
 pub(crate) mod manifest;
 pub(crate) mod measurements;
+mod reach;
 mod refused;
 mod running;
 pub(crate) mod scenario;

@@ -128,7 +128,7 @@ pub struct Simulation {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportedSettings {
     /// The scheduling policy.
-    pub(crate) scheduler: SchedulerKind,
+    pub scheduler: SchedulerKind,
     /// The order of the queue.
     pub(crate) policy: QueuePolicy,
     /// Most requests that run at one time.

@@ -1,48 +1,110 @@
-//! Programs for the desktop that start llama.cpp's server themselves: `ollama run` and `lms load`.
+//! Programs for the desktop that start llama.cpp's server themselves: `ollama run`, `ollama serve` and `lms load`.
 //!
-//! Knows: the flags of llama-server that are equal to such a command. Knows nothing about their meaning.
+//! Knows: the flags of llama-server that are equal to such a command, and Ollama's context by memory. Knows nothing about
+//! the meaning of the flags, or about the step down to a smaller context that Ollama takes after a load runs out of memory.
 //!
-//! Sources: `docs/context-length.mdx` and `docs/faq.mdx` of Ollama (contexts, `OLLAMA_NUM_PARALLEL`,
-//! `OLLAMA_KV_CACHE_TYPE`); lmstudio.ai/docs/cli/load.
+//! Sources: of Ollama 0.33.2 `server/routes.go` (contexts by memory), `llm/llama_server.go` (flags of llama-server),
+//! `server/sched.go` (queue, batches, contexts above the model's), `envconfig/config.go` (variables and their defaults);
+//! lmstudio.ai/docs/cli/load.
 
 use super::PLACE;
 use roofcast_facts::error::{Error, Result};
+use roofcast_facts::units::Bytes;
 
 /// The server that a program starts.
 pub(super) struct LlamaServer {
     /// Arguments of llama-server.
     pub(super) arguments: Vec<String>,
+    /// Number of slots, if each has the context that Ollama chooses by memory.
+    pub(super) slots_by_memory: Option<u64>,
+    /// Variables that change what a server does and that a forecast does not count.
+    pub(super) unmodelled: Vec<String>,
     /// Notes on how the command was read.
     pub(super) notes: Vec<String>,
 }
 
-/// Context in tokens without a setting: Ollama's below 24 GiB of memory, and LM Studio's.
-const CONTEXT: u64 = 4096;
+/// Contexts of Ollama without a setting, with the memory of all accelerators from which each holds.
+const OLLAMA_CONTEXTS: [(Bytes, u64); 3] =
+    [(Bytes(47 << 30), 262_144), (Bytes(23 << 30), 32_768), (Bytes::ZERO, 4096)];
+/// Tokens of Ollama's smallest automatic batch, which it raises to 2048 if much memory is free.
+const OLLAMA_BATCH: u64 = 512;
+/// Context in tokens of LM Studio without a setting.
+const LMS_CONTEXT: u64 = 4096;
 /// Flags of `ollama run` with a value.
 const OLLAMA_VALUES: [&str; 5] = ["--dimensions", "--format", "--height", "--keepalive", "--width"];
+/// Variables of Ollama's server that move models or memory.
+const OLLAMA_UNMODELLED: [&str; 4] =
+    ["OLLAMA_GPU_OVERHEAD", "OLLAMA_LLM_LIBRARY", "OLLAMA_LOAD_TIMEOUT", "OLLAMA_MAX_LOADED_MODELS"];
 /// Flags of `lms load` with a value.
 const LMS_VALUES: [&str; 6] = ["--context-length", "--gpu", "--host", "--identifier", "--parallel", "--ttl"];
 
-/// Reads `ollama run MODEL`; `variables` are the environment variables of Ollama's server, each as `NAME=value`.
+/// Tokens of a slot's context that Ollama chooses for accelerators with `memory` in all.
+pub fn ollama_context(memory: Bytes) -> u64 {
+    let fitting = OLLAMA_CONTEXTS.iter().find(|(least, _)| memory >= *least);
+    fitting.map_or(LMS_CONTEXT, |(_, tokens)| *tokens)
+}
+
+/// Reads `ollama run MODEL` or `ollama serve`; `variables` are the environment variables of Ollama's server, each as
+/// `NAME=value`.
 pub(super) fn ollama(words: &[String], variables: &[String]) -> Result<LlamaServer> {
-    let Options { model, values } = options("ollama run", words, &OLLAMA_VALUES)?;
-    drop(values);
+    let serves = words.first().is_some_and(|word| word == "serve" || word == "start");
+    let mut flags = Vec::new();
+    if !serves {
+        let model = options("ollama run", words.get(1..).unwrap_or_default(), &OLLAMA_VALUES)?.model;
+        flags.push(("-m", if model.contains(':') { model } else { format!("{model}:latest") }));
+    }
     let variable = |name: &str| {
-        variables.iter().rev().find_map(|v| v.strip_prefix(name)?.strip_prefix('=').map(str::to_owned))
+        let values = variables.iter().rev().find_map(|v| v.strip_prefix(name)?.strip_prefix('='));
+        // Ollama strips quotes, and an empty variable is none.
+        values.map(|value| value.trim_matches(['"', '\'', ' ']).to_owned()).filter(|value| !value.is_empty())
     };
-    let slots = count("OLLAMA_NUM_PARALLEL", variable("OLLAMA_NUM_PARALLEL"))?.unwrap_or(1);
-    let context = count("OLLAMA_CONTEXT_LENGTH", variable("OLLAMA_CONTEXT_LENGTH"))?;
-    let model = if model.contains(':') { model } else { format!("{model}:latest") };
-    let mut flags = vec![("-m", model), ("-np", slots.to_string())];
-    flags.push(("-c", context.unwrap_or(CONTEXT).saturating_mul(slots).to_string()));
+    let number = |name: &str| count(name, variable(name).filter(|value| value != "0"));
+    let slots = number("OLLAMA_NUM_PARALLEL")?.unwrap_or(1);
+    let context = number("OLLAMA_CONTEXT_LENGTH")?;
+    flags.push(("-np", slots.to_string()));
+    if let Some(tokens) = context {
+        flags.push(("-c", tokens.saturating_mul(slots).to_string()));
+    }
+    flags.push(("-b", OLLAMA_BATCH.to_string()));
     if let Some(format) = variable("OLLAMA_KV_CACHE_TYPE") {
         flags.extend([("-ctk", format.clone()), ("-ctv", format)]);
     }
-    let note = format!(
-        "a context of {CONTEXT} tokens, Ollama's below 24 GiB of memory (32768 from 24 GiB on, 262144 from 48): \
-         OLLAMA_CONTEXT_LENGTH=32768 before the command sets it"
-    );
-    Ok(server(flags, context.is_none().then_some(note)))
+    if let Some(value) = variable("OLLAMA_FLASH_ATTENTION") {
+        flags.push(("-fa", flash_attention(value)?));
+    }
+    let mut server = server(flags, Vec::new());
+    server.slots_by_memory = context.is_none().then_some(slots);
+    if context.is_none() {
+        server.notes.push(
+            "the context is Ollama's own: 4096 tokens below 23 GiB of accelerators, 32768 from there, 262144 from 47, at \
+             most the model's: OLLAMA_CONTEXT_LENGTH=8192 before the command sets it"
+                .to_owned(),
+        );
+    }
+    if number("OLLAMA_MAX_QUEUE")?.is_some() {
+        let note = "OLLAMA_MAX_QUEUE counts requests that wait for a model to load; of a loaded model all wait for a slot";
+        server.notes.push(note.to_owned());
+    }
+    if variable("OLLAMA_KEEP_ALIVE").is_some_and(|time| is_no_time(&time)) {
+        server.unmodelled.push("OLLAMA_KEEP_ALIVE=0, which loads the model for each request".to_owned());
+    }
+    let unmodelled = OLLAMA_UNMODELLED.into_iter().filter(|name| variable(name).is_some());
+    server.unmodelled.extend(unmodelled.map(str::to_owned));
+    Ok(server)
+}
+
+/// Value of `-fa` for a value of `OLLAMA_FLASH_ATTENTION`, which Go reads as a boolean.
+fn flash_attention(value: String) -> Result<String> {
+    match value.to_lowercase().as_str() {
+        "1" | "t" | "true" => Ok("on".to_owned()),
+        "0" | "f" | "false" => Ok("off".to_owned()),
+        _ => Err(Error::field(PLACE, "OLLAMA_FLASH_ATTENTION", format!("{value:?}"), "1 or 0")),
+    }
+}
+
+/// True for a duration of nothing, as `0`, `0s` or `0m`.
+fn is_no_time(time: &str) -> bool {
+    time.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse() == Ok(0.0)
 }
 
 /// Reads `lms load MODEL`, of LM Studio. A model without a format is read in q4_k_m, unless its checkpoint has one.
@@ -61,22 +123,20 @@ pub(super) fn lms(words: &[String]) -> Result<LlamaServer> {
         None if stored => model,
         None => format!("{model}:q4_k_m"),
     };
-    let mut flags = vec![("-m", model), ("-c", context.unwrap_or(CONTEXT).to_string())];
+    let mut flags = vec![("-m", model), ("-c", context.unwrap_or(LMS_CONTEXT).to_string())];
     if let Some(slots) = count("--parallel", value("--parallel"))? {
         flags.push(("-np", slots.to_string()));
         flags.push(("-kvu", String::new()));
     }
-    let note = format!("a context of {CONTEXT} tokens, LM Studio's own: --context-length sets another");
-    Ok(server(flags, context.is_none().then_some(note)))
+    let note = format!("a context of {LMS_CONTEXT} tokens, LM Studio's own: --context-length sets another");
+    Ok(server(flags, context.is_none().then_some(note).into_iter().collect()))
 }
 
 /// llama-server with `flags`; an empty value stands for none.
-fn server(flags: Vec<(&str, String)>, note: Option<String>) -> LlamaServer {
+fn server(flags: Vec<(&str, String)>, notes: Vec<String>) -> LlamaServer {
     let words = flags.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]);
-    LlamaServer {
-        arguments: words.filter(|word| !word.is_empty()).collect(),
-        notes: note.into_iter().collect(),
-    }
+    let arguments = words.filter(|word| !word.is_empty()).collect();
+    LlamaServer { arguments, slots_by_memory: None, unmodelled: Vec::new(), notes }
 }
 
 /// The model and the flags with values of a command.
@@ -114,6 +174,8 @@ fn count(name: &str, value: Option<String>) -> Result<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::read;
+    use crate::command::tests::spec;
 
     fn words(text: &str) -> Vec<String> {
         text.split_whitespace().map(str::to_owned).collect()
@@ -125,16 +187,61 @@ mod tests {
 
     #[test]
     fn ollama_starts_one_slot_with_its_context() {
-        let plain = ollama(&words("--verbose --keepalive 5m llama3.1 hello there"), &[]);
+        let plain = ollama(&words("run --verbose --keepalive 5m llama3.1 hello there"), &[]);
         assert!(plain.as_ref().unwrap().notes[0].contains("OLLAMA_CONTEXT_LENGTH"));
-        assert_eq!(arguments(plain), "-m llama3.1:latest -np 1 -c 4096");
+        assert_eq!(plain.as_ref().unwrap().slots_by_memory, Some(1));
+        assert_eq!(arguments(plain), "-m llama3.1:latest -np 1 -b 512");
         let variables = words("OLLAMA_CONTEXT_LENGTH=8192 OLLAMA_NUM_PARALLEL=4 OLLAMA_KV_CACHE_TYPE=q8_0");
-        let set = ollama(&words("qwen3:8b"), &variables);
+        let set = ollama(&words("run qwen3:8b"), &variables);
         assert!(set.as_ref().unwrap().notes.is_empty());
-        assert_eq!(arguments(set), "-m qwen3:8b -np 4 -c 32768 -ctk q8_0 -ctv q8_0");
-        let wrong = ollama(&words("qwen3:8b"), &words("OLLAMA_NUM_PARALLEL=many")).err().unwrap().to_string();
+        assert_eq!(set.as_ref().unwrap().slots_by_memory, None);
+        assert_eq!(arguments(set), "-m qwen3:8b -np 4 -c 32768 -b 512 -ctk q8_0 -ctv q8_0");
+        let refused = |command: &str, variables: &str| {
+            ollama(&words(command), &words(variables)).err().unwrap().to_string()
+        };
+        let wrong = refused("run qwen3:8b", "OLLAMA_NUM_PARALLEL=many");
         assert!(wrong.contains("OLLAMA_NUM_PARALLEL") && wrong.contains("a whole number"), "{wrong}");
-        assert!(ollama(&words("--verbose"), &[]).err().unwrap().to_string().contains("without a model"));
+        assert!(refused("serve", "OLLAMA_FLASH_ATTENTION=perhaps").contains("1 or 0"));
+        assert!(refused("run --verbose", "").contains("without a model"));
+    }
+
+    #[test]
+    fn ollama_serves_any_model_by_its_variables() {
+        let variables =
+            "OLLAMA_NUM_PARALLEL=4 OLLAMA_FLASH_ATTENTION=0 OLLAMA_MAX_QUEUE=64 OLLAMA_KEEP_ALIVE=0m";
+        let served = ollama(&words("serve"), &words(variables));
+        let read = served.as_ref().unwrap();
+        assert_eq!(read.slots_by_memory, Some(4));
+        assert!(read.notes[1].contains("OLLAMA_MAX_QUEUE"), "{:?}", read.notes);
+        assert!(read.unmodelled[0].contains("OLLAMA_KEEP_ALIVE"), "{:?}", read.unmodelled);
+        assert_eq!(arguments(served), "-np 4 -b 512 -fa off");
+        let kept = ollama(
+            &words("serve"),
+            &words("OLLAMA_KEEP_ALIVE=-1 OLLAMA_NUM_PARALLEL=0 OLLAMA_CONTEXT_LENGTH="),
+        );
+        assert!(kept.as_ref().unwrap().unmodelled.is_empty());
+        assert_eq!(arguments(kept), "-np 1 -b 512");
+    }
+
+    #[test]
+    fn the_image_of_ollama_serves() {
+        let text = "docker run -d --gpus=all -v ollama:/root/.ollama -p 11434:11434 -e OLLAMA_NUM_PARALLEL=2 ollama/ollama";
+        let expected = "name = \"llama.cpp\"\nmax_num_seqs = 2\nmax_num_batched_tokens = 512";
+        assert_eq!(spec(text)["engine"], toml::Value::Table(expected.parse().unwrap()));
+        assert_eq!(read(text).unwrap().slots_by_memory, Some(2));
+    }
+
+    /// Ollama logged these pairs as `vram-based default context`: an RTX 4090, an L4, a Strix Halo, an M4 of 24 GB, and a
+    /// machine without an accelerator.
+    #[test]
+    fn contexts_of_ollama_are_by_memory() {
+        for (gib, tokens) in
+            [(23.5, 32_768), (22.0, 4096), (102.2, 262_144), (17.8, 4096), (0.0, 4096), (25.0, 32_768)]
+        {
+            assert_eq!(ollama_context(Bytes((gib * f64::from(1 << 30)) as u64)), tokens, "{gib}");
+        }
+        assert_eq!(ollama_context(Bytes(47 << 30)), 262_144);
+        assert_eq!(ollama_context(Bytes((47 << 30) - 1)), 32_768);
     }
 
     #[test]

@@ -34,20 +34,27 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     split(apart, command)
 }
 
-/// Reads `-sm` and `-ts`. Layers are split unless `-sm` says otherwise (llama.cpp, docs/multi-gpu.md); `row`, which is
-/// deprecated, and `tensor` split matrices. Without `-ts`, all accelerators of the question share the model.
+/// Reads `-sm` and `-ts`. Layers are split unless `-sm` says otherwise (llama.cpp, docs/multi-gpu.md): `tensor` splits
+/// matrices. The deprecated `row` keeps each layer's attention and KV cache on one card, as `layer` does, and divides its
+/// dense matrices besides (b11434, `make_gpu_buft_list` and `dev_layer` of src/llama-model.cpp). Without `-ts`, all
+/// accelerators of the question share the model.
 fn split(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let mode = last(apart, "split_mode");
     let shares = last(apart, "tensor_split").map(counted_shares).transpose()?;
-    match (mode.map(|given| given.value.as_str()), shares) {
-        (None | Some("layer"), Some(shares)) => command.set("parallelism.pp", shares),
-        (None | Some("layer"), None) => {}
+    let mode_name = mode.map(|given| given.value.as_str());
+    if mode_name == Some("row") {
+        let note = "-sm row is forecast as -sm layer, which has its memory: that all cards multiply at once is not counted";
+        command.notes.push(note.to_owned());
+    }
+    match (mode_name, shares) {
+        (None | Some("layer" | "row"), Some(shares)) => command.set("parallelism.pp", shares),
+        (None | Some("layer" | "row"), None) => {}
         (Some("none"), _) => {
             command.set("parallelism.tp", 1);
             command.set("parallelism.pp", 1);
         }
-        (Some("row" | "tensor"), Some(shares)) => command.set("parallelism.tp", shares),
-        (Some("row" | "tensor"), None) => command.set("parallelism.pp", 1),
+        (Some("tensor"), Some(shares)) => command.set("parallelism.tp", shares),
+        (Some("tensor"), None) => command.set("parallelism.pp", 1),
         (Some(_), _) => {
             return Err(wrong(mode.unwrap_or(&apart[0].1), "none, layer, row or tensor"));
         }
@@ -110,19 +117,48 @@ mod tests {
     use crate::command::read;
     use crate::command::tests::spec;
 
+    #[test]
+    fn a_llama_server_command_is_a_deployment() {
+        let text = "llama-server -hf unsloth/Qwen3-8B-GGUF:Q4_K_M -c 32768 -np 8 -ngl 99 -fa on -ctk q8_0 -ctv q8_0 --jinja \
+                    --port 8080";
+        let expected = "model.name = \"unsloth/Qwen3-8B-GGUF:Q4_K_M\"\nprecision.kv = \"q8_0\"\n\
+                        engine.name = \"llama.cpp\"\nengine.max_num_seqs = 8\nengine.n_ctx = 32768";
+        assert_eq!(spec(text), expected.parse().unwrap());
+        let image = format!(
+            "docker run --gpus all ghcr.io/ggml-org/llama.cpp:server-cuda {}",
+            &text["llama-server ".len()..]
+        );
+        assert_eq!(spec(&image), expected.parse().unwrap());
+        let unified = spec("llama-server -m m.gguf -c 32768 -np 8 -kvu -ts 3,1");
+        assert_eq!(unified["engine"]["n_ctx"], 32_768.into());
+        assert_eq!(unified["engine"]["kv_unified"], true.into());
+        let flags = spec("llama-server -m m.gguf -c 0 -np -1 --no-kv-unified -ub 1024 --swa-full -fa off");
+        let expected = "name = \"llama.cpp\"\nkv_unified = false\nn_ubatch = 1024\nswa_full = true\n\
+                        attention_backend = \"naive\"";
+        assert_eq!(flags["engine"], toml::Value::Table(expected.parse().unwrap()));
+        assert_eq!(unified["parallelism"]["pp"], 2.into());
+        let part = spec("llama-server -m m.gguf -ngl 20 -cmoe -ot a=CPU -ot b=CUDA0 -nkvo");
+        let expected = "name = \"llama.cpp\"\nn_gpu_layers = 20\nn_cpu_moe = 999\noverride_tensor = \"a=CPU,b=CUDA0\"\n\
+                        no_kv_offload = true";
+        assert_eq!(part["engine"], toml::Value::Table(expected.parse().unwrap()));
+        let refused = |flags: &str| read(&format!("llama-server -m m.gguf {flags}")).unwrap_err().to_string();
+        assert!(refused("-ctk q8_0 -ctv q4_0").contains("one format"));
+    }
+
     /// Layers are split unless `-sm` names matrices, and a share of 0 leaves a card out (llama.cpp, docs/multi-gpu.md).
     #[test]
     fn cards_hold_layers_unless_matrices_are_split() {
         for (flags, key, degree) in [
             ("-sm layer -ts 1,1,1", "pp", 3),
             ("-sm tensor -ts 1,1", "tp", 2),
-            ("-sm row -ts 3,0,1", "tp", 2),
+            ("-sm row -ts 3,0,1", "pp", 2),
             ("-sm none", "pp", 1),
             ("-sm tensor", "pp", 1),
         ] {
             let split = spec(&format!("llama-server -m m.gguf {flags}"));
             assert_eq!(split["parallelism"][key], degree.into(), "{flags}");
         }
+        assert!(read("llama-server -m m.gguf -sm row").unwrap().notes[0].contains("-sm layer"));
         assert!(read("llama-server -m m.gguf -sm column").unwrap_err().to_string().contains("row or tensor"));
         for shares in ["a,b", "nan,1", "-1,1", "1e400,1", ",,,", "0,0"] {
             let refused = read(&format!("llama-server -m m.gguf -ts {shares}")).unwrap_err().to_string();

@@ -4,7 +4,7 @@
 //! flags.
 //!
 //! Sources: `docker run --help` of Docker 28; the `ENTRYPOINT` of the images `vllm/vllm-openai`, `rocm/vllm`,
-//! `ghcr.io/ggml-org/llama.cpp` and `nvcr.io/nvidia/tensorrt-llm/release`. SGLang's image has no entry point.
+//! `ghcr.io/ggml-org/llama.cpp`, `ollama/ollama` and `nvcr.io/nvidia/tensorrt-llm/release`. SGLang's image has no entry point.
 
 use super::{PLACE, desktop, is_variable, words};
 use crate::spec::EngineKind;
@@ -17,8 +17,27 @@ pub(super) struct Program {
     pub(super) arguments: Vec<String>,
     /// Environment variables of the server, each as `NAME=value`.
     pub(super) variables: Vec<String>,
+    /// Number of slots whose context Ollama chooses by memory.
+    pub(super) slots_by_memory: Option<u64>,
+    /// Variables that change what a server does and that a forecast does not count.
+    pub(super) unmodelled: Vec<String>,
     /// Notes on how the command was read.
     pub(super) notes: Vec<String>,
+}
+
+impl Program {
+    /// A server that is started with `arguments`.
+    fn started(engine: EngineKind, arguments: Vec<String>) -> Program {
+        let variables = Vec::new();
+        Program {
+            engine,
+            arguments,
+            variables,
+            slots_by_memory: None,
+            unmodelled: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
 }
 
 /// Options of `docker run` without a value. Short ones are also combined, as in `-itd`.
@@ -58,8 +77,8 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
     let mut program = match name {
         "sudo" | "exec" | "env" | "nohup" => inside(&rest[1..], deep - 1)?,
         "docker" | "podman" | "nerdctl" => container(rest, deep)?,
-        "ollama" if rest.get(1).is_some_and(|word| word == "run") => {
-            llama_server(desktop::ollama(&rest[2..], own)?)
+        "ollama" if rest.get(1).is_some_and(|word| ["run", "serve", "start"].contains(&word.as_str())) => {
+            llama_server(desktop::ollama(&rest[1..], own)?)
         }
         "lms" if rest.get(1).is_some_and(|word| word == "load") => llama_server(desktop::lms(&rest[2..])?),
         shell if SHELLS.contains(&shell) => {
@@ -76,8 +95,8 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
 
 /// The server that a program for the desktop starts.
 fn llama_server(server: desktop::LlamaServer) -> Program {
-    let desktop::LlamaServer { arguments, notes } = server;
-    Program { engine: EngineKind::LlamaCpp, arguments, variables: Vec::new(), notes }
+    let desktop::LlamaServer { arguments, slots_by_memory, unmodelled, notes } = server;
+    Program { slots_by_memory, unmodelled, notes, ..Program::started(EngineKind::LlamaCpp, arguments) }
 }
 
 /// Reads the command of a server without a shell or container around it.
@@ -95,7 +114,7 @@ fn server(words: &[String]) -> Result<Program> {
         (_, _, "sglang.launch_server") if python => (EngineKind::Sglang, 3),
         _ => return Err(unknown(words)),
     };
-    Ok(Program { engine, arguments: words[skipped..].to_vec(), variables: Vec::new(), notes: Vec::new() })
+    Ok(Program::started(engine, words[skipped..].to_vec()))
 }
 
 /// Reads `docker run OPTIONS IMAGE COMMAND`. For an image with a server as entry point, the command may consist of
@@ -124,15 +143,16 @@ fn container(words: &[String], deep: usize) -> Result<Program> {
     let Some(image) = rest.next() else { return Err(unknown(words)) };
     let command: Vec<String> = entry.into_iter().chain(rest.cloned()).collect();
     let flags_alone = command.first().is_none_or(|word| word.starts_with('-'));
+    if image.to_lowercase().contains("ollama") {
+        // The entry point is `ollama`, its command without one is `serve`.
+        let served = if command.is_empty() { vec!["serve".to_owned()] } else { command };
+        return inside(&[variables, vec!["ollama".to_owned()], served].concat(), deep - 1);
+    }
     let mut program = match of_image(image) {
-        Some(engine) if flags_alone => {
-            Program { engine, arguments: command, variables: Vec::new(), notes: Vec::new() }
-        }
+        Some(engine) if flags_alone => Program::started(engine, command),
         Some(engine) => match inside(&command, deep - 1) {
             // The first argument of vLLM's entry point, `vllm serve`, is the model.
-            Err(_) if engine == EngineKind::Vllm => {
-                Program { engine, arguments: command, variables: Vec::new(), notes: Vec::new() }
-            }
+            Err(_) if engine == EngineKind::Vllm => Program::started(engine, command),
             other => other?,
         },
         None => inside(&command, deep - 1)?,
@@ -156,6 +176,6 @@ fn of_image(image: &str) -> Option<EngineKind> {
 fn unknown(words: &[String]) -> Error {
     let beginning = words.iter().take(3).cloned().collect::<Vec<_>>().join(" ");
     let accepted = "vllm serve …, python -m vllm.entrypoints.openai.api_server …, python -m sglang.launch_server …, sglang \
-                    serve …, trtllm-serve …, llama-server …, ollama run …, lms load …, or docker run of an image with one of these";
+                    serve …, trtllm-serve …, llama-server …, ollama run …, ollama serve, lms load …, or docker run of an image with one of these";
     Error::field(PLACE, "the command", format!("{beginning:?}"), accepted)
 }

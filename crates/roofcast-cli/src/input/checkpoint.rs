@@ -40,6 +40,9 @@ pub(crate) fn is_shards(name: &str) -> bool {
 /// Reads the checkpoint at `name`.
 pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     let path = Path::new(name);
+    if !path.exists() {
+        return Err(missing(path).into());
+    }
     // An index stands for its folder, and a folder of GGUF files for the first of them.
     let path = match path.parent().filter(|_| name.to_lowercase().ends_with(INDEX)) {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -51,8 +54,6 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
     } else if let Some(first) = first {
         gguf_file(name, &first)?
     } else {
-        // A missing path is reported first, rather than a missing file in it.
-        path.metadata().with_context(|| path.display().to_string())?;
         let folder = if path.is_dir() { path } else { path.parent().unwrap_or(Path::new("")) };
         let model = config_of(name, path, folder)?;
         let files = if path.is_dir() { shards(folder)? } else { vec![path.to_owned()] };
@@ -72,6 +73,33 @@ pub(crate) fn read(name: &str) -> Result<Checkpoint> {
         ));
     }
     Ok(Checkpoint { model, tensors, differences })
+}
+
+/// Most files of a folder that an error lists.
+const MOST_LISTED: usize = 5;
+
+/// The error for a path where nothing is: it names files of the path's kind in its folder, and the answer without a file.
+fn missing(path: &Path) -> Error {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let kind = path.extension();
+    let files = folder.read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut alike: Vec<String> = files
+        .filter(|file| kind.is_some() && file.extension() == kind)
+        .filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()))
+        .collect();
+    alike.sort();
+    alike.truncate(MOST_LISTED);
+    let there = if !folder.is_dir() {
+        format!("a path that exists: there is no folder {}", folder.display())
+    } else if alike.is_empty() {
+        "a path that exists".to_owned()
+    } else {
+        format!("a path that exists: its folder has {}", alike.join(", "))
+    };
+    let accepted = format!(
+        "{there}; or without a file the name of its model and format, as in Qwen/Qwen3-8B-GGUF:Q4_K_M"
+    );
+    Error::field(path.display(), "the file", "missing: nothing is there", accepted)
 }
 
 /// Reads a GGUF: the model from the `config.json` in its folder if there is one, else from the file's own metadata,

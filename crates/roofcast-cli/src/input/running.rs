@@ -10,7 +10,9 @@ use anyhow::Result;
 use roofcast::Catalog;
 use roofcast::catalog::address;
 use roofcast::command::{self, Command};
+use roofcast::spec::Spec;
 use roofcast::spec::settings::{Setting, get};
+use roofcast::units::Bytes;
 use std::io::Write;
 use std::path::Path;
 use toml::Table;
@@ -63,4 +65,33 @@ pub(super) fn divide_experts(settings: &mut [Setting], table: &Table, catalog: &
     if let Some(copies) = copies.filter(|_| model.is_some_and(|model| model.is_moe())) {
         copies.path = "parallelism.attention_dp".to_owned();
     }
+}
+
+/// True if the file's table or a setting names the model; a default spec does not count.
+pub(super) fn names_model(table: Option<&Table>, settings: &[Setting]) -> bool {
+    let keys = ["model.name", "model.path"];
+    let of_file = table.and_then(|table| table.get("model")?.as_table());
+    settings.iter().any(|setting| keys.contains(&setting.path.as_str()))
+        || of_file.is_some_and(|model| model.contains_key("name") || model.contains_key("path"))
+}
+
+/// The context of all `slots` that Ollama chooses by the memory of the question's accelerators, of several the smallest:
+/// at most the model's for each slot. `None` if the question states a context, or names no known accelerator.
+pub(super) fn of_memory(spec: &Spec, slots: u64, catalog: &Catalog) -> Option<Setting> {
+    if spec.engine.llama_cpp.n_ctx.is_some() || spec.engine.max_model_len.is_some() {
+        return None;
+    }
+    let searched = spec.search.iter().flat_map(|search| &search.accelerators);
+    let named = spec.hardware.accelerator.iter().chain(searched);
+    let count = spec.hardware.count.unwrap_or(1);
+    let memory = |name: &String| {
+        let chip = catalog.accelerator(name).ok()?;
+        // Ollama counts no memory of the host.
+        Some(if chip.vendor == "cpu" { Bytes::ZERO } else { chip.usable_bytes * count })
+    };
+    let context = command::ollama_context(named.filter_map(memory).min()?);
+    let model = spec.model.name.as_ref().and_then(|name| super::model(name, catalog).ok());
+    let longest = model.and_then(|model| model.max_context).unwrap_or(u64::MAX);
+    let tokens = i64::try_from(context.min(longest).saturating_mul(slots)).ok()?;
+    Some(Setting::new("engine.n_ctx", tokens))
 }

@@ -4,9 +4,10 @@
 //! and the base of relative paths. The library knows the meaning of keys.
 
 use super::defaults::{defaults, lend, without_bounds};
+use super::reach::Reach;
 use super::refused::{by_flag, lacking, refused, together};
-use super::running::{divide_experts, running};
-use super::{STANDARD_INPUT, absent, accelerator, catalog, of_file, spec_text, standard_input, text};
+use super::running::{divide_experts, names_model, of_memory, running};
+use super::{STANDARD_INPUT, absent, catalog, of_file, spec_text, standard_input};
 use crate::args::SourceArgs;
 use crate::show;
 use crate::swept;
@@ -22,7 +23,6 @@ use roofcast::version::Version;
 use roofcast::{Catalog, Deployment, Error, Model, resolved};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Table;
@@ -35,45 +35,6 @@ const UNNUMBERED: [&str; 3] = ["nightly", "latest", "main"];
 
 /// Default of verbs that need no spec.
 pub(crate) const EMPTY: Base = ("arguments", "");
-
-/// Sources to which names in a question may refer.
-#[derive(Debug, Clone, Default)]
-pub(crate) enum Reach {
-    /// The catalog, and files of this machine.
-    #[default]
-    Files,
-    /// The catalog and these models only, because the question came over the network.
-    Given(Vec<Arc<Model>>),
-}
-
-impl Reach {
-    fn model(&self, name: &str, catalog: &Catalog) -> Result<Arc<Model>> {
-        match self {
-            Reach::Files => super::model(name, catalog),
-            Reach::Given(models) => match models.iter().find(|model| model.name == name) {
-                Some(model) => Ok(Arc::clone(model)),
-                None => Ok(Arc::new(catalog.named(name)?.model()?)),
-            },
-        }
-    }
-
-    fn accelerator(&self, name: &str, catalog: &mut Cow<'static, Catalog>) -> Result<String> {
-        match self {
-            Reach::Files => accelerator(name, Path::new(""), catalog),
-            Reach::Given(_) => Ok(name.to_owned()),
-        }
-    }
-
-    fn trace(&self, place: &str, path: &str) -> Result<String> {
-        match self {
-            Reach::Files => text(Path::new(path)),
-            Reach::Given(_) => {
-                let accepted = "traffic that is described: no file of this machine is read";
-                Err(Error::field(place, "workload.arrivals.path", path, accepted).into())
-            }
-        }
-    }
-}
 
 /// A spec file or the default, and everything that is applied over the spec.
 pub(crate) struct Source {
@@ -92,6 +53,8 @@ pub(crate) struct Source {
     longest: Option<Longest>,
     /// Longest request that the engine's command admits, if a command is given.
     runs: Option<Bound>,
+    /// Number of slots whose context Ollama chooses by the accelerators' memory.
+    slots: Option<u64>,
 }
 
 /// Longest request of an engine whose command states no number.
@@ -127,6 +90,7 @@ impl Source {
         let runs = server.as_ref().map(|server| if server.fits { Bound::Memory } else { Bound::Model });
         let longest = server.as_ref().and_then(|server| server.longest.clone());
         let data_parallel = server.as_ref().is_some_and(|server| server.data_parallel);
+        let slots = server.as_ref().and_then(|server| server.slots_by_memory);
         let mut all = server.map(|server| server.settings).unwrap_or_default();
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
@@ -143,7 +107,20 @@ impl Source {
             );
         }
         let (by_default, settings, reach) = (!given, all, Reach::Files);
-        Ok(Source { place, by_default, lent, file, text, table, settings, catalog, reach, longest, runs })
+        Ok(Source {
+            place,
+            by_default,
+            lent,
+            file,
+            text,
+            table,
+            settings,
+            catalog,
+            reach,
+            longest,
+            runs,
+            slots,
+        })
     }
 
     /// Uses `default` for `section` if the spec lacks that section.
@@ -158,13 +135,18 @@ impl Source {
         let settings = Vec::new();
         let reach = Reach::Given(models);
         let (by_default, lent, file, longest, runs) = (false, Vec::new(), None, None, None);
-        Source { place, by_default, lent, file, text, table, settings, catalog, reach, longest, runs }
+        let slots = None;
+        Source { place, by_default, lent, file, text, table, settings, catalog, reach, longest, runs, slots }
     }
 
     /// The question with the settings `more` applied last.
     pub(crate) fn scenario(&self, more: &[Setting]) -> Result<Scenario> {
-        let settings = [&self.settings, more].concat();
-        let (table, mut spec) = self.spec(settings.clone())?;
+        let mut settings = [&self.settings, more].concat();
+        let (mut table, mut spec) = self.spec(settings.clone())?;
+        if let Some(context) = self.slots.and_then(|slots| of_memory(&spec, slots, &self.catalog)) {
+            settings.push(context);
+            (table, spec) = self.spec(settings.clone())?;
+        }
         let defaults =
             if self.by_default { defaults(&self.table, &table, &settings) } else { self.lent.clone() };
         if let Some(name) = &mut spec.model.name {
@@ -250,14 +232,6 @@ impl Source {
 
 fn unreadable(place: &str) -> anyhow::Error {
     Error::field(place, "spec", "no TOML", "a spec as TOML").into()
-}
-
-/// True if the file's table or a setting names the model; a default spec does not count.
-fn names_model(table: Option<&Table>, settings: &[Setting]) -> bool {
-    let keys = ["model.name", "model.path"];
-    let of_file = table.and_then(|table| table.get("model")?.as_table());
-    settings.iter().any(|setting| keys.contains(&setting.path.as_str()))
-        || of_file.is_some_and(|model| model.contains_key("name") || model.contains_key("path"))
 }
 
 /// Reads `KEY=VALUE` of `--set`.

@@ -298,7 +298,7 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, (c, refused): (&
             "parameters",
             format!("{} total, {} active, {} embedding", count(p.total), count(p.active), count(p.embedding)),
         ),
-        ("weights", both(c.weight_bytes)),
+        ("weights", both(c.weight_bytes) + &parts::held_elsewhere(deployment, c)),
         ("KV per token", format!("{} B", grouped(c.kv_bytes_per_token.0))),
         (
             "KV per sequence",

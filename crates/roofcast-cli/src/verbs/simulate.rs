@@ -1,6 +1,7 @@
 //! `roofcast simulate`: forecasts the metrics that a benchmark client would measure.
 
 mod beside;
+mod cache;
 pub(crate) mod find;
 mod series;
 mod special;

@@ -39,3 +39,22 @@ pub(super) fn of_ranks(deployment: &Deployment, c: &Capacity) -> String {
     };
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
 }
+
+/// Text on the bytes by which the weights on an accelerator with all of them differ from the model's; empty if they do not
+/// or are divided.
+pub(super) fn held_elsewhere(deployment: &Deployment, c: &Capacity) -> String {
+    let [rank] = c.ranks.as_slice() else { return String::new() };
+    let p = deployment.parallelism;
+    if p.stage_ranks() * p.pp > 1 || deployment.draft.is_some() {
+        return String::new();
+    }
+    let loaded = rank.weight_bytes + deployment.stages.iter().map(|stage| stage.host_bytes).sum();
+    if loaded > c.weight_bytes {
+        return format!(", {} as loaded, with padding", loaded.gb());
+    }
+    let embedding = c.weight_bytes.saturating_sub(loaded);
+    match embedding {
+        Bytes::ZERO => String::new(),
+        some => format!(", of which the input embedding, {}, stays on the host", some.gb()),
+    }
+}

@@ -1,5 +1,6 @@
 //! The text of a simulation for people.
 
+use super::cache::{cache, gaps, host, storage, tables};
 use super::{About, special};
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::table;
@@ -8,7 +9,7 @@ use roofcast::Spec;
 use roofcast::fleet::{FoundPrefixes, OracleHits};
 use roofcast::plan::judged_load;
 use roofcast::simulate::{ClassResults, FailureUse, FirstWave, PoolUse, RecordedSessions, Simulation};
-use roofcast::spec::{CostKind, Percentile};
+use roofcast::spec::{CostKind, Percentile, SchedulerKind};
 use roofcast::summary::Statistics;
 use roofcast::units::Bytes;
 use roofcast::workload::Workload;
@@ -303,76 +304,6 @@ fn fleet(s: &Simulation) -> String {
         ),
         _ => pool(&f.serving),
     }
-}
-
-fn cache(s: &Simulation) -> String {
-    let k = &s.kv_cache;
-    let groups = if k.groups > 1 { format!(" for {} groups of layers", k.groups) } else { String::new() };
-    format!(
-        "{} blocks of {}{groups}: mean use {}, at most {}; {} internal fragmentation",
-        grouped(k.blocks),
-        k.block_size,
-        percent(k.mean_usage),
-        percent(k.max_blocks as f64 / k.blocks as f64),
-        percent(k.internal_fragmentation)
-    )
-}
-
-/// External fragmentation, if requests occupy contiguous pieces of memory.
-fn gaps(s: &Simulation) -> Option<(&'static str, String)> {
-    let k = Some(&s.kv_cache).filter(|k| k.external_fragmentation > 0.0)?;
-    let text = format!(
-        "{} external fragmentation; {} admissions failed although enough memory was free in total",
-        percent(k.external_fragmentation),
-        grouped(k.scattered_refusals)
-    );
-    Some(("fragmentation", text))
-}
-
-/// Hit rates of the KV cache on the device and in the host tier, and the tokens moved between them; `None` without a
-/// host tier.
-fn host(s: &Simulation) -> Option<(&'static str, String)> {
-    let h = s.kv_cache.host?;
-    let gb = |bytes: Bytes| significant(bytes.as_f64() / 1e9);
-    let lost = h.dropped_tokens.map_or(String::new(), |tokens| format!(", {} dropped", grouped(tokens)));
-    let text = format!(
-        "hit rate {} on the device, {} on the host ({} tokens loaded, capacity {}, {} GB); {} tokens stored \
-         ({} GB){lost}; loads took {} s and saved {} s of prefill",
-        percent(h.device_hit_rate),
-        percent(h.host_hit_rate),
-        grouped(h.loaded_tokens),
-        grouped(h.tokens),
-        gb(h.loaded_bytes),
-        grouped(h.stored_tokens),
-        gb(h.stored_bytes),
-        significant(h.loading_s),
-        significant(h.spared_s)
-    );
-    Some(("KV tiers", text))
-}
-
-/// Hit rate of the storage below the host tier, and the tokens moved between them; `None` without storage.
-fn storage(s: &Simulation) -> Option<(&'static str, String)> {
-    let below = s.kv_cache.host?.storage?;
-    let gb = |bytes: Bytes| significant(bytes.as_f64() / 1e9);
-    let text = format!(
-        "hit rate {} ({} tokens read, capacity {}, {} GB); {} tokens written ({} GB); reads took {} s",
-        percent(below.hit_rate),
-        grouped(below.loaded_tokens),
-        grouped(below.tokens),
-        gb(below.loaded_bytes),
-        grouped(below.stored_tokens),
-        gb(below.stored_bytes),
-        significant(below.loading_s)
-    );
-    Some(("KV storage", text))
-}
-
-/// HBM traffic and transfers of block tables, if the simulation counts them.
-fn tables(s: &Simulation) -> Option<(&'static str, String)> {
-    let t = s.kv_cache.tables?;
-    let [read, sent] = [t.read_bytes, t.sent_bytes].map(|bytes| grouped(bytes.round() as u64));
-    Some(("tables", format!("{read} B read per layer and decode step, {sent} B sent to the device")))
 }
 
 fn time(s: &Simulation) -> String {
