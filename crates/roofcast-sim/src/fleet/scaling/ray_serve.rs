@@ -24,6 +24,8 @@ pub(super) struct RayServe {
     next_report: Ticks,
     samples: Vec<Sample>,
     report: Report,
+    /// Number of requests that had arrived at the last decision.
+    arrived: u64,
     /// Direction that every decision since `since` has asked for.
     rises: bool,
     since: Option<Ticks>,
@@ -70,6 +72,7 @@ impl RayServe {
             next_report: Ticks::NEVER,
             samples: Vec::new(),
             report: Report::default(),
+            arrived: 0,
             rises: false,
             since: None,
         }
@@ -104,7 +107,7 @@ impl RayServe {
         wanted.clamp(self.bounds.min, self.bounds.max)
     }
 
-    /// Takes a sample and sends a report if they are due. A request that finds no replica is reported at once.
+    /// Takes a sample and sends a report if they are due. A request that finds no replica causes a report, too.
     fn observe(&mut self, at: Ticks, seen: &Observed) {
         for sample in &mut self.samples {
             sample.running.retain(|(index, _)| seen.replicas.iter().any(|replica| replica.index == *index));
@@ -115,11 +118,13 @@ impl RayServe {
             let running = seen.replicas.iter().map(|replica| (replica.index, replica.in_flight)).collect();
             self.samples.push(Sample { at, queued: seen.waiting, running });
         }
-        let urgent = seen.replicas.is_empty() && seen.waiting > 0;
-        if self.next_report <= at {
+        let arrives = seen.arrived > self.arrived;
+        self.arrived = seen.arrived;
+        let due = self.next_report <= at;
+        if due {
             self.next_report += ticks(self.spec.metrics_interval_s);
-            self.send(at, seen);
-        } else if urgent && self.report.mean(at) == 0.0 {
+        }
+        if due || (arrives && seen.replicas.is_empty() && seen.waiting > 0) {
             self.send(at, seen);
         }
     }
@@ -258,7 +263,7 @@ mod tests {
         let mut until = |seconds: f64, waiting: u64| {
             let mut wanted = 0;
             while rule.due() <= ticks(seconds) {
-                wanted = rule.decide(&Observed { waiting, ..seen(0, &[]) });
+                wanted = rule.decide(&Observed { waiting, arrived: waiting, ..seen(0, &[]) });
             }
             wanted
         };
