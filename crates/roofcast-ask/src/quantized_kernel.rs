@@ -164,12 +164,27 @@ pub(crate) fn kernel(
         return Ok(Some(kernel));
     }
     let fitting: Vec<&str> = all()?.filter(|k| k.multiplies(weights)).map(|k| k.name.as_str()).collect();
-    let accepted = if fitting.is_empty() {
-        format!("none: no kernel of {weights} has a name on {}", chip.id)
-    } else {
-        fitting.join(", ")
+    let accepted = match (fitting.is_empty(), untimed(name)) {
+        (true, _) => format!("none: no kernel of {weights} has a name on {}", chip.id),
+        (false, None) => fitting.join(", "),
+        (false, Some(reason)) => format!("{}; {reason}", fitting.join(", ")),
     };
     Err(Error::field("engine", "quantization_kernel", format!("{name:?} for {weights} weights"), accepted))
+}
+
+/// Reason for which a kernel that other programs name is not forecast; `None` for an unknown name.
+fn untimed(name: &str) -> Option<&'static str> {
+    Some(match name.to_lowercase().replace(['_', '-'], "").as_str() {
+        "exllama" | "exllamav1" => {
+            "ExLlama's first kernel (version 1 of transformers' exllama_config) was not timed, its second was"
+        }
+        "awqgemv" | "gemv" | "gemvfast" => {
+            "AutoAWQ's kernels for one row (version gemv) were not timed, those for several (gemm) were"
+        }
+        "autoawq" => "AutoAWQ's kernel is awq-gemm",
+        "marlin24" | "gptqmarlin24" => "no kernel of 2:4 sparsity was timed",
+        _ => return None,
+    })
 }
 
 /// Named kernel that computes GEMMs of `weights` under `engine` on `chip`, including kernels that dequantize because
@@ -395,5 +410,9 @@ mod tests {
         let refused = chosen("vllm", None, Some("marlin"), "awq-int4");
         assert!(refused.contains("awq-marlin, awq, awq-gemm, exllama-v2"), "{refused}");
         assert!(chosen("vllm", None, Some("marlin"), "bf16").contains("none"));
+        for (name, reason) in [("exllama", "first kernel"), ("gemv", "one row"), ("marlin-24", "2:4")] {
+            let refused = chosen("transformers", None, Some(name), "awq-int4");
+            assert!(refused.contains(reason) && refused.contains("awq-gemm"), "{refused}");
+        }
     }
 }

@@ -152,6 +152,9 @@ impl Format {
     pub(crate) const NF4_DOUBLE: Format =
         Format::new("bnb-4bit", Width::grouped(4, 256 * 8 + 32, 256 * 64), None);
 
+    /// bitsandbytes' LLM.int8(): 8 bits with a scale per output row, which is not counted.
+    pub(crate) const BNB_INT8: Format = Format::new("bnb-int8", Width::bits(8), None);
+
     /// Returns the format with unchanged storage and with arithmetic in `dtype`.
     pub fn computing_in(self, dtype: Dtype) -> Format {
         Format { compute: Some(dtype), ..self }
@@ -194,6 +197,7 @@ const FORMATS: &[Format] = &[
     Format::W4A16,
     Format::NF4,
     Format::NF4_DOUBLE,
+    Format::BNB_INT8,
     Format::new("mlx-3bit", Width::grouped(3, 32, 64), None),
     Format::new("mlx-4bit", Width::grouped(4, 32, 64), None),
     Format::new("mlx-5bit", Width::grouped(5, 32, 64), None),
@@ -211,6 +215,16 @@ const FORMATS: &[Format] = &[
     Format::new("exl-6.5bpw", Width::grouped(6, 1, 2), None),
     Format::new("exl-8bpw", Width::bits(8), None),
 ];
+
+/// Reason for which weights with 2:4 sparsity are refused.
+pub(crate) const SEMI_STRUCTURED: &str = "a dense format: 2:4 sparsity (half of the values, with 2 bits for the place of \
+    each) is not forecast; no time of its kernels is known, and its rates are not those of a data sheet's sparse column";
+
+/// True if the name of a format or a method means 2:4 sparsity: `2:4`, `2of4`, `sparse-24-bitmask`, `gptq_marlin_24`.
+pub(crate) fn is_semi_structured(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase().replace(['_', '-'], "");
+    ["2:4", "2of4", "sparse24", "marlin24", "semistructured"].iter().any(|word| lower.contains(word))
+}
 
 /// Weight format of a whole model, as a user names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -252,8 +266,14 @@ impl FromStr for WeightFormat {
             "awq" => "awq-int4",
             "fp8_dynamic" | "fp8-channel" | "fp8-token" => "fp8-dynamic",
             "fp8_block" => "fp8-block",
+            "bitsandbytes" | "bnb" | "load_in_4bit" => "nf4",
+            "bnb-8bit" | "bitsandbytes-int8" | "bitsandbytes-8bit" | "llm.int8" | "llm-int8"
+            | "load_in_8bit" => "bnb-int8",
             other => other,
         };
+        if is_semi_structured(wanted) {
+            return Err(Error::field("precision", "weights", format!("{name:?}"), SEMI_STRUCTURED));
+        }
         if let Some(format) = FORMATS.iter().find(|f| f.name == wanted) {
             return Ok(WeightFormat::Uniform(*format));
         }
@@ -331,6 +351,19 @@ impl FromStr for KvFormat {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Names of bitsandbytes' formats, and 2:4 sparsity, which is refused with its reason.
+    #[test]
+    fn names_of_libraries_are_read_or_refused() {
+        for name in ["bnb-int8", "bitsandbytes-int8", "LLM.int8", "bnb-8bit"] {
+            assert_eq!(name.parse(), Ok(WeightFormat::Uniform(Format::BNB_INT8)), "{name}");
+        }
+        assert_eq!("bitsandbytes".parse(), Ok(WeightFormat::Uniform(Format::NF4)));
+        for name in ["2:4", "fp8-2of4", "sparse24", "gptq_marlin_24"] {
+            let error = name.parse::<WeightFormat>().unwrap_err().to_string();
+            assert!(error.contains("2:4 sparsity") && error.contains(name), "{error}");
+        }
+    }
 
     #[test]
     fn widths_count_scales_and_zeros() {

@@ -3,12 +3,14 @@
 //! Knows: the columns of a measurements CSV, and the deployment of each row. Knows nothing about forecasts.
 
 pub mod benchmark;
+mod carried;
 mod kind;
 mod recipe;
 pub mod results;
 mod rows;
 pub(crate) mod settings;
 
+pub use carried::carried;
 pub use kind::{MeasurementKind, Metrics, TpotMean};
 pub use rows::{read, read_each};
 pub(crate) use settings::RowSettings;

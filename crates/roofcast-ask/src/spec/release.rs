@@ -54,6 +54,39 @@ impl EngineKind {
         EngineKind::NAMED.iter().map(|kind| kind.name()).find(|name| joined(name) == wanted)
     }
 
+    /// What to ask in place of a server or a library that is no engine of roofcast, with the reason; `None` for an unknown
+    /// name.
+    pub fn in_place_of(name: &str) -> Option<&'static str> {
+        let joined = name.to_lowercase().replace(['.', '-', '_', ' '], "");
+        Some(match joined.as_str() {
+            "deepspeed" | "deepspeedmii" | "deepspeedfastgen" | "mii" => {
+                "engine.scheduler = \"splitfuse\" with one of the engines: DeepSpeed-FastGen schedules by SplitFuse, and its \
+                 kernels and its host were not timed"
+            }
+            "autoawq" | "awq" => {
+                "transformers with --weights awq-int4 --quantization-kernel awq-gemm: AutoAWQ is a library of kernels"
+            }
+            "autogptq" | "gptqmodel" => {
+                "transformers with --weights gptq-int4, and --quantization-kernel exllama-v2 or marlin: AutoGPTQ is a library \
+                 of kernels"
+            }
+            "bitsandbytes" | "bnb" => {
+                "transformers or vllm with --weights bnb-int8 or nf4: bitsandbytes is a library of kernels"
+            }
+            "exllama" | "exllamav2" | "exllamav3" | "tabbyapi" => {
+                "transformers with --weights gptq-int4 --quantization-kernel exllama-v2, or weights of ExLlama's sizes as \
+                 exl-4bpw: ExLlama's own steps were not timed"
+            }
+            "ollama" | "lmstudio" | "koboldcpp" | "llamafile" | "llamacpppython" => {
+                "llama.cpp, which it runs"
+            }
+            "tgi" | "textgenerationinference" | "lmdeploy" | "mlxlm" | "mlx" | "atom" => {
+                "vllm, whose scheduler stands for it: only measured rows of it are read (validate)"
+            }
+            _ => return None,
+        })
+    }
+
     /// The engine called `name` in a spec or in a measured row.
     pub fn of(name: &str) -> EngineKind {
         EngineKind::NAMED.into_iter().find(|kind| kind.name() == name).unwrap_or(EngineKind::Other)
@@ -164,6 +197,22 @@ impl Release {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Libraries and servers that are no engine name what to ask instead, in every spelling; engines and typing errors do
+    /// not.
+    #[test]
+    fn names_of_libraries_say_what_to_ask() {
+        for (name, word) in [
+            ("DeepSpeed-FastGen", "splitfuse"),
+            ("autoawq", "awq-gemm"),
+            ("ExLlamaV2", "exllama-v2"),
+            ("bitsandbytes", "bnb-int8"),
+            ("ollama", "llama.cpp"),
+        ] {
+            assert!(EngineKind::in_place_of(name).unwrap().contains(word), "{name}");
+        }
+        assert!(["vllm", "vlm", ""].iter().all(|name| EngineKind::in_place_of(name).is_none()));
+    }
 
     #[test]
     fn versions_beyond_the_known_ones_are_told() {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
     /// CSV files of measured points, results of `vllm bench serve` (.json), records (.jsonl), and folders of recorded
-    /// runs (meta.json, requests.jsonl).
+    /// runs (meta.json, requests.jsonl); `fastertransformer`: the batches that its guide publishes.
     #[arg(required = true, value_name = "FILE|FOLDER")]
     pub(crate) files: Vec<PathBuf>,
     #[command(flatten)]

@@ -40,7 +40,7 @@ pub(crate) fn read(
 ) -> Result<Points> {
     let mut points = Points::default();
     for path in files {
-        for row in each_of_file(path, &text(path)?, runs, catalog)? {
+        for row in each_of_file(path, &named_text(path)?, runs, catalog)? {
             match row {
                 Ok(row) => points.rows.push(row),
                 Err(error) => points.refused.push(error),
@@ -48,6 +48,12 @@ pub(crate) fn read(
         }
     }
     Ok(points)
+}
+
+/// Contents of a file, or of rows that the program carries by this name, if no file has it.
+fn named_text(path: &Path) -> Result<String> {
+    let carried = path.to_str().filter(|_| !path.exists()).and_then(measurement::carried);
+    carried.map_or_else(|| text(path), Ok)
 }
 
 /// Refuses flags that describe a run's deployment if no file is a run.

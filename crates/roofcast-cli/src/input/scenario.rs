@@ -18,7 +18,7 @@ use roofcast::command::{self, Longest};
 use roofcast::deployment::DeploymentOptions;
 use roofcast::spec::sections::nested;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
-use roofcast::spec::{Spec, quoted};
+use roofcast::spec::{EngineKind, Spec, quoted};
 use roofcast::version::Version;
 use roofcast::{Catalog, Deployment, Error, Model, resolved};
 use std::borrow::Cow;
@@ -368,7 +368,8 @@ impl Scenario {
             return Ok(());
         }
         let known = known.into_iter().collect::<Vec<_>>().join(", ");
-        let accepted = format!("{known}; a version behind the name as in vllm==0.11.2, or engine.version");
+        let unknown = || format!("{known}; a version behind the name as in vllm==0.11.2, or engine.version");
+        let accepted = EngineKind::in_place_of(name).map_or_else(unknown, str::to_owned);
         Err(self.told(Error::field(&self.place, "engine.name", format!("{name:?}"), accepted)))
     }
 

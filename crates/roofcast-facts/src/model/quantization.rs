@@ -10,7 +10,7 @@ mod modules;
 use super::keys::{Keys, brief};
 use super::tensor::{Tensor, TensorRole};
 use crate::error::Result;
-use crate::precision::{Format, GgufMix, KvFormat, WeightFormat};
+use crate::precision::{Format, GgufMix, KvFormat, SEMI_STRUCTURED, WeightFormat, is_semi_structured};
 use formats::{expert_format, format_of, group_format, kv_of, modelopt};
 use modules::{Modules, aliases};
 use serde_json::Value;
@@ -95,6 +95,7 @@ impl Quantization {
             let accepted = "an object with quant_method, or none and precision.weights";
             return Err(keys.bad("quantization_config", brief(value), accepted));
         };
+        dense(&section)?;
         let method =
             section.text("quant_method")?.or(section.text("quant_algo")?).unwrap_or("compressed-tensors");
         let names = [
@@ -214,6 +215,17 @@ impl Quantization {
     }
 }
 
+/// Refuses weights that compressed-tensors' `sparsity_config` declares as 2:4 sparse.
+fn dense(section: &Keys) -> Result<()> {
+    let Some(sparsity) = section.object("sparsity_config") else { return Ok(()) };
+    for key in ["sparsity_structure", "format"] {
+        if let Some(text) = sparsity.text(key)?.filter(|text| is_semi_structured(text)) {
+            return Err(sparsity.bad(key, format!("{text:?}"), SEMI_STRUCTURED));
+        }
+    }
+    Ok(())
+}
+
 /// Reads ModelOpt's `quantized_layers`, which states an algorithm per module; modules with equal formats are joined.
 fn listed(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     let mut groups: Vec<(Modules, Format)> = Vec::new();
@@ -281,6 +293,27 @@ mod tests {
         let groups = r#"{"quant_method": "compressed-tensors", "config_groups": {"group_0": {
             "weights": {"num_bits": 4, "type": "int", "group_size": 32, "symmetric": true}, "targets": ["Linear"]}}}"#;
         assert_eq!(bits(groups), 4.5);
+    }
+
+    /// 2:4 sparsity by compressed-tensors' section and by a method's name; a dense section next to a format is read.
+    #[test]
+    fn sparse_weights_are_refused_with_their_reason() {
+        let refused = |json: &str| {
+            let text = format!("{{\"quantization_config\": {json}}}");
+            let config = serde_json::from_str(&text).unwrap();
+            Quantization::read("config.json", &config).unwrap_err().to_string()
+        };
+        for json in [
+            r#"{"quant_method": "compressed-tensors", "sparsity_config": {"format": "dense", "sparsity_structure": "2:4"}}"#,
+            r#"{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}"#,
+            r#"{"quant_method": "gptq_marlin_24", "bits": 4}"#,
+        ] {
+            let error = refused(json);
+            assert!(error.contains("2:4 sparsity"), "{error}");
+        }
+        let dense =
+            r#"{"quant_method": "fp8", "sparsity_config": {"format": "dense", "sparsity_structure": "0:0"}}"#;
+        assert_eq!(read(dense).unwrap().format, Format::FP8);
     }
 
     /// Scales of 16 bits a group of integers, exponents of 8 bits per 32 small floats; integers of 4 bits with

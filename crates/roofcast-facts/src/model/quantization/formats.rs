@@ -4,7 +4,7 @@
 
 use crate::error::Result;
 use crate::model::keys::{Keys, brief};
-use crate::precision::{Dtype, Format, KvFormat, Width};
+use crate::precision::{Dtype, Format, KvFormat, SEMI_STRUCTURED, Width, is_semi_structured};
 use serde_json::Value;
 
 /// OCP microscaling 8-bit floats: an 8-bit exponent per 32 values.
@@ -47,9 +47,7 @@ pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> 
         "awq" | "awq_marlin" => integer("awq-int4", "awq-int8", bits, 16 + bits as u32, group, section)?,
         "mxfp4" => Format::MXFP4,
         "nvfp4" => Format::NVFP4,
-        "bitsandbytes" if section.flag("load_in_8bit", false)? => {
-            Format { name: "bnb-int8", width: Width::bits(8), compute: None }
-        }
+        "bitsandbytes" if section.flag("load_in_8bit", false)? => Format::BNB_INT8,
         "bitsandbytes" if section.flag("bnb_4bit_use_double_quant", false)? => Format::NF4_DOUBLE,
         "bitsandbytes" => Format::NF4,
         "compressed-tensors" | "modelopt" | "fp8_pb_wo" => return groups(section),
@@ -87,6 +85,9 @@ pub(super) fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
         "W4A8_NVFP4_FP8" => Format::NVFP4.computing_in(Dtype::Fp8),
         "MXFP4" | "W4A16_MXFP4" => Format::MXFP4,
         "W4A16_AWQ" | "INT4_AWQ" => Format::AWQ_INT4,
+        _ if is_semi_structured(name) => {
+            return Err(section.bad("quant_method", format!("{name:?}"), SEMI_STRUCTURED));
+        }
         _ => {
             return Err(section.bad(
                 "quant_method",
