@@ -380,39 +380,14 @@ mod tests {
 
     #[test]
     fn every_key_of_the_lists_is_a_key_of_a_spec_or_read_apart() {
-        let apart = [
-            "data_parallel",
-            "expert_parallel",
-            "quantization",
-            "quantization_config",
-            "kv_cache",
-            "kv_transfer",
-            "all2all",
-            "deepep_mode",
-            "cudagraph_mode",
-            "cudagraph_sizes",
-            "pool_tokens",
-            "no_reuse",
-            "speculative_config",
-            "spec_model",
-            "spec_method",
-            "spec_tokens",
-            "limit_mm",
-            "tensor_parallel",
-            "attention_data_parallel",
-            "dp_attention",
-            "context",
-            "slots",
-            "gpu_layers",
-            "cpu_moe",
-            "override_tensor",
-            "cache_k",
-            "cache_v",
-            "unified",
-            "flash",
-            "tensor_split",
-            "split_mode",
-        ];
+        let apart: Vec<&str> =
+            "data_parallel expert_parallel quantization quantization_config kv_cache kv_transfer all2all \
+             deepep_mode cudagraph_mode cudagraph_sizes pool_tokens no_reuse speculative_config spec_model \
+             spec_method spec_tokens spec_steps spec_topk limit_mm tensor_parallel attention_data_parallel \
+             dp_attention context slots gpu_layers cpu_moe override_tensor cache_k cache_v unified flash \
+             tensor_split split_mode"
+                .split(' ')
+                .collect();
         for engine in [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm, EngineKind::LlamaCpp] {
             let flags = Flags::of(engine).unwrap();
             for (flag, path) in flags.keys() {

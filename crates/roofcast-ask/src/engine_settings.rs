@@ -325,8 +325,8 @@ impl EngineSettings {
     /// True if vLLM's scheduler counts the tokens of a step in flight: with drafts of a named drafter, or if asked to.
     /// Drafts at a stated cost have no drafter, and are decided after the step before them.
     pub fn decides_ahead(&self) -> bool {
-        let asked = self.vllm().is_some_and(|own| own.async_scheduling == Some(true));
-        self.overlaps() && self.speculative.as_ref().is_none_or(|drafts| asked || drafts.is_regular())
+        let switched_on = self.vllm().is_some_and(|own| own.async_scheduling == Some(true));
+        self.overlaps() && self.speculative.as_ref().is_none_or(|drafts| switched_on || drafts.is_regular())
     }
 
     /// Release whose loop the host runs: vLLM's that schedules a step while the previous one runs, or that does not, whatever
@@ -350,8 +350,12 @@ impl EngineSettings {
         let Some(spec) = &self.speculative else { return Ok(None) };
         let reached = spec.accepted()?;
         let Some(vllm) = self.vllm() else {
-            let accepted = "vllm, or no [engine.speculative]";
-            return Err(Error::field("engine", "scheduler", self.scheduler.name(), accepted));
+            let accepted = "0, or the scheduler vllm: steps with drafts of other schedulers are not simulated; capacity and \
+                            limits count the drafter's memory";
+            let drafts =
+                format!("{} with the scheduler {}", spec.num_speculative_tokens, self.scheduler.name());
+            let field = "engine.speculative.num_speculative_tokens";
+            return Err(Error::field("spec", field, drafts, accepted));
         };
         let first =
             DraftMethod::decided_ahead(spec.method).filter(|_| spec.share().is_ok_and(|share| share >= 1.0));

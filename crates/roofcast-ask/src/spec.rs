@@ -12,6 +12,7 @@ pub mod keys;
 pub mod number;
 mod own;
 pub mod quoted;
+mod rate_limit;
 mod release;
 mod requested;
 mod scheduling;
@@ -30,6 +31,7 @@ pub use failures::{FailureEvent, FailuresSpec, SlowSpec};
 pub use fleet::{FleetSpec, LinkKind, MOST_WEIGHT, PoolSpec, Routing, RoutingSpec, ScheduleSpec};
 pub use kernels::{AttentionBackend, Frontend, KvLayout};
 pub use own::{LlamaCppSpec, SglangSpec, TensorrtLlmSpec, VllmSpec};
+pub use rate_limit::{Buckets, RateLimitSpec};
 pub use release::{EngineKind, Release};
 pub use scheduling::{
     CostKind, EncoderTpMode, EvictionPolicy, KvOffloadingBackend, MambaStrategy, PreemptionMode, QueuePolicy,

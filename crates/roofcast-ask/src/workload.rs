@@ -250,12 +250,11 @@ impl Workload {
             return Err(Error::field(place, "workload", "lengths of its own", accepted));
         }
         let drawn = self.prefix.is_some() || !self.priorities.is_empty() || !self.classes.is_empty();
-        if self.is_replayed() && (drawn || self.adapters.is_some()) {
-            let accepted =
-                "no prefix, adapters, priorities and classes where requests are replayed as recorded";
+        if self.is_replayed() && drawn {
+            let accepted = "no prefix, priorities and classes where requests are replayed as recorded";
             return Err(Error::field(place, "workload", "a replay with more", accepted));
         }
-        Ok(())
+        self.check_adapters(place)
     }
 
     /// Number of different LoRA adapters that requests may name.

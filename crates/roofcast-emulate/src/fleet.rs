@@ -93,6 +93,10 @@ impl Start<'_> {
             let accepted = "omitted: POST /admin/replicas fails replicas of an emulated fleet";
             return Err(Error::field(&self.launch.place, *field, "set", accepted).into());
         }
+        if fleet.rate_limit.is_some() {
+            let accepted = "omitted: rate limits are those of the gateway in front of the emulated server";
+            return Err(Error::field(place, "fleet.rate_limit", "set", accepted).into());
+        }
         if fleet.schedule.is_some() {
             let accepted = "omitted: an emulated fleet starts and stops replicas by fleet.autoscale";
             return Err(Error::field(place, "fleet.schedule", "set", accepted).into());

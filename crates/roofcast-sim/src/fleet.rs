@@ -17,6 +17,7 @@ mod life;
 mod oracle;
 mod pools;
 mod queue_order;
+mod rate_limit;
 pub mod results;
 mod scaling;
 mod schedule;
@@ -34,6 +35,7 @@ pub(crate) use oracle::Oracle;
 pub use oracle::OracleHits;
 pub(crate) use pools::Pools;
 pub use queue_order::QueueOrder;
+pub(crate) use rate_limit::RateLimit;
 pub use scaling::Scaling;
 pub(crate) use watch::Watch;
 pub use way::TransferPath;
@@ -97,7 +99,7 @@ impl Fleet {
             ranking,
             results,
             delivery: Delivery::default(),
-            life: Life::Steady,
+            life: Life::default(),
             watch: Watch::default(),
             departures: Vec::new(),
             apart: false,
@@ -239,6 +241,11 @@ impl Fleet {
     fn deliver(&mut self, traffic: &mut Traffic) -> Result<()> {
         let Some(request) = traffic.next() else { return Ok(()) };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
+        if !self.delivery.rate_limit.as_mut().is_none_or(|limit| limit.admits(&arrival)) {
+            self.results.refuse(&arrival, true);
+            traffic.refused(arrival.user, arrival.at.picoseconds());
+            return Ok(());
+        }
         self.scale(arrival.sent);
         self.send_or_park(arrival, request.prompt, traffic)
     }

@@ -9,11 +9,12 @@ mod classes;
 mod fleet_use;
 mod images;
 mod provision;
+mod refused;
 mod sums;
 
 pub use crate::fleet::results::{FirstWave, OfferedLoad};
 use crate::fleet::results::{Results, Sample};
-use crate::fleet::{Admission, Delivery, Fleet, KvEvents, Oracle, QueueOrder, Watch};
+use crate::fleet::{Fleet, KvEvents, Oracle, QueueOrder, Watch};
 use crate::scheduler::config::PrefixCaching;
 use crate::timeline::series::{Series, SeriesPoint};
 use crate::timeline::{Timeline, trace::EventTrace};
@@ -22,8 +23,9 @@ pub use beside::{TpotComparison, TpotVerdict};
 pub use classes::ClassResults;
 pub use fleet_use::{FailureUse, FleetUse, PoolUse, ScalingUse, TransferUse};
 pub use images::ImageUse;
+pub use provision::pool;
 use provision::{Provision, Requests};
-pub use provision::{has_pools, pool, uncounted};
+pub use refused::{has_pools, uncounted};
 use roofcast_ask::carbon::{Carbon, Grid};
 use roofcast_ask::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use roofcast_ask::summary::RunSummary;
@@ -396,11 +398,8 @@ pub fn simulate_while(
         counts_prefixes: provision.serving.config.prefixes != PrefixCaching::Unknown,
         ..Watch::default()
     };
-    let delivery = Delivery {
-        servers: provision.ingest(),
-        admission: Admission::of(engine, replicas.len()),
-        pools: provision.pools(workload.seed, place)?,
-    };
+    let classes: Vec<&str> = workload.classes.iter().map(|class| class.name.as_str()).collect();
+    let delivery = provision.delivery((workload.seed, &classes), place)?;
     let life = provision.life(workload.seed, place)?;
     let mut fleet = Fleet::new(replicas, provision.router(workload.seed), ranking, results);
     fleet = fleet.with(delivery, life, watch);

@@ -139,10 +139,22 @@ pub(crate) struct AdapterTally {
     pub(crate) waiting: Ticks,
 }
 
+impl AdapterTally {
+    /// Adds the counters of one of `ranks` data-parallel ranks, which load and compute at one time.
+    fn add(&mut self, rank: AdapterTally, ranks: u64) {
+        self.copies += rank.copies;
+        self.reads += rank.reads;
+        self.loading += rank.loading / ranks;
+        self.computing += rank.computing / ranks;
+        self.waits += rank.waits;
+        self.waiting += rank.waiting;
+    }
+}
+
 impl Tally {
     /// Returns these counters of a replica with the sums over the counters of its data-parallel `ranks`. Steps,
     /// bottlenecks, and peaks of requests are the replica's own; blocks at the peak are the sum of the ranks' peaks;
-    /// swaps are the mean over ranks, which swap at one time.
+    /// swaps and the times of adapters are the mean over ranks, which swap at one time.
     pub(crate) fn over(&self, ranks: &[impl Deref<Target = Tally>]) -> Tally {
         let mut all = self.clone();
         for rank in ranks {
@@ -177,6 +189,7 @@ impl Tally {
             all.loading += rank.loading;
             all.spared += rank.spared;
             all.swapping += rank.swapping / ranks.len() as u64;
+            all.adapters.add(rank.adapters, ranks.len() as u64);
         }
         all
     }

@@ -240,7 +240,7 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
 }
 
 /// True for a drafter that is named by a folder or a file, whose config describes it.
-fn is_path(model: &str) -> bool {
+pub(super) fn is_path(model: &str) -> bool {
     model.starts_with(['.', '/', '~']) || model.ends_with(".json")
 }
 

@@ -48,8 +48,8 @@ impl Deployment {
         let Parallelism { ep, attention_dp, .. } = self.parallelism;
         let Some(lora) = self.engine.lora.filter(|_| ep > 1 || attention_dp > 1) else { return Ok(()) };
         let refused = |field: &str, found: &str, accepted: &str| {
-            let found = format!("{found} with ep = {ep} and attention_dp = {attention_dp}");
-            Err(Error::field("engine", field, found, accepted))
+            let layout = format!("{found} with ep = {ep} and attention_dp = {attention_dp}");
+            Err(Error::field("engine", field, layout, accepted))
         };
         let other_exchange = |backend: &All2AllBackend| *backend != All2AllBackend::AllgatherReducescatter;
         if !self.model.is_moe() {

@@ -3,6 +3,7 @@
 use super::autoscale::{AutoscaleSpec, LONGEST_S, MOST_REPLICAS};
 use super::failures::{FailuresSpec, SlowSpec};
 use super::keys::about;
+use super::rate_limit::RateLimitSpec;
 use roofcast_facts::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,8 @@ pub struct FleetSpec {
     pub failures: Option<FailuresSpec>,
     /// Replicas that are slower than the others.
     pub slow: Option<SlowSpec>,
+    /// Rate limits of a gateway in front of the replicas.
+    pub rate_limit: Option<RateLimitSpec>,
 }
 
 impl FleetSpec {

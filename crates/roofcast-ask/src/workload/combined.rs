@@ -3,7 +3,7 @@
 //! Knows: images and prefixes have places in a prompt, adapters compute prefixes anew. Knows nothing about the bounds of
 //! single keys.
 
-use super::{Arrivals, Workload, adapters};
+use super::{Prompt, Request, Workload, adapters};
 use roofcast_facts::error::{Error, Result};
 
 /// Most prefixes over all adapters: half of the segments of traffic.
@@ -14,14 +14,31 @@ impl Workload {
     pub(super) fn check_images(&self, place: &str) -> Result<()> {
         let Some(images) = &self.images else { return Ok(()) };
         images.check(place)?;
-        let accepted = if matches!(self.arrivals, Arrivals::Sessions { .. }) || self.is_replayed() {
-            "omitted in sessions and where requests are replayed as recorded"
+        let accepted = if self.is_replayed() {
+            "omitted where requests are replayed as recorded"
         } else if self.prefix.is_some_and(|prefix| prefix.share < 1.0) {
             "omitted, or a prefix that all requests have, behind which they stand"
         } else {
             return Ok(());
         };
         Err(Error::field(place, "workload.images", "set", accepted))
+    }
+
+    /// Refuses adapters that are drawn for recorded requests which name some, or which share tokens: what an adapter computes
+    /// is not another's.
+    pub(super) fn check_adapters(&self, place: &str) -> Result<()> {
+        if self.adapters.is_none() || !self.is_replayed() {
+            return Ok(());
+        }
+        let is_free = |request: &Request| request.adapter == 0 && request.prompt == Prompt::Own;
+        match &self.recorded {
+            Some(trace) if trace.requests.iter().all(is_free) => Ok(()),
+            _ => {
+                let accepted =
+                    "omitted over sessions, and over a trace whose requests name adapters or share tokens";
+                Err(Error::field(place, "workload.adapters", "set", accepted))
+            }
+        }
     }
 
     /// Refuses more prefixes than segments can number: each adapter computes a prefix anew, as its own segment.

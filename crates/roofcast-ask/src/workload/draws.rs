@@ -168,6 +168,11 @@ impl Draws {
         (input, output.min(self.max_tokens.unwrap_or(u32::MAX)))
     }
 
+    /// Tokens of a request's images.
+    pub(super) fn image_tokens(&self) -> u32 {
+        self.image_tokens
+    }
+
     /// The client's bound on output tokens; `None` if each request asks for exactly its output.
     pub(super) fn max_tokens(&self) -> Option<u32> {
         self.max_tokens
@@ -206,7 +211,9 @@ impl Draws {
     #[inline(always)]
     pub(super) fn request(&mut self, at: Picoseconds, user: u32) -> Request {
         if let Some(recorded) = &mut self.recorded {
-            return recorded.request(at, user, self.max_tokens);
+            let recorded = recorded.request(at, user, self.max_tokens);
+            // A trace names adapters, or the workload does.
+            return Request { adapter: recorded.adapter + self.adapter(0), ..recorded };
         }
         let (class, priority) = self.class();
         let (text, output_len) = self.lengths(class);

@@ -113,7 +113,9 @@ impl Sessions {
         let (class, priority) = draws.class();
         let mut turns = Vec::with_capacity(count as usize);
         for turn in 0..count {
-            let (input, output) = draws.lengths(class);
+            let (text, output) = draws.lengths(class);
+            // The first turn has the images, which later prompts repeat.
+            let input = if turn == 0 { text.saturating_add(draws.image_tokens()) } else { text };
             let think = if turn == 0 { Picoseconds::ZERO } else { self.think.draw() };
             turns.push(Turn { input, output, think });
         }

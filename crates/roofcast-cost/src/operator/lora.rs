@@ -46,7 +46,7 @@ struct AdaptedExperts {
     experts: Experts,
     layers: f64,
     /// Number of experts that have their matrices here.
-    held: u64,
+    local: u64,
     /// Number of weights of one expert.
     each: f64,
 }
@@ -95,7 +95,7 @@ impl Adapter {
 
     /// Bytes of the adapter.
     pub fn bytes(&self) -> Bytes {
-        let experts = self.experts.iter().map(|e| e.layers * e.held as f64 * e.each);
+        let experts = self.experts.iter().map(|e| e.layers * e.local as f64 * e.each);
         Bytes::from_f64(self.width * (self.dense + experts.sum::<f64>()))
     }
 
@@ -107,7 +107,7 @@ impl Adapter {
         let mut flops = 2.0 * self.dense * own.tokens as f64;
         let mut read = self.dense * own.adapters as f64;
         for layer in &self.experts {
-            let share = layer.held as f64 / layer.experts.count as f64;
+            let share = layer.local as f64 / layer.experts.count as f64;
             let choices = (all.tokens * layer.experts.per_token) as f64 * share;
             flops += 2.0 * layer.layers * layer.each * choices;
             read += layer.layers * layer.each * all.adapters as f64 * layer.experts.distinct(each) * share;
@@ -143,8 +143,8 @@ fn experts(deployment: &Deployment, sides: &dyn Fn(&Tensor) -> f64, parts: u64) 
         match all.iter_mut().find(|known| known.experts == *experts && known.each == each) {
             Some(known) => known.layers += 1.0,
             None => {
-                let held = experts.count.div_ceil(parts);
-                all.push(AdaptedExperts { experts: experts.clone(), layers: 1.0, held, each });
+                let local = experts.count.div_ceil(parts);
+                all.push(AdaptedExperts { experts: experts.clone(), layers: 1.0, local, each });
             }
         }
     }

@@ -35,6 +35,10 @@ pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         let accepted = "omitted in a plan, whose replicas are equal and stay up: simulate shows what they do";
         return Err(Error::field("spec", *field, "set", accepted));
     }
+    if spec.fleet.rate_limit.is_some() {
+        let accepted = "omitted: a plan is for all that comes, not for what a gateway admits";
+        return Err(Error::field("spec", "fleet.rate_limit", "set", accepted));
+    }
     workload.without_classes("spec", UNJUDGED_CLASSES)?;
     workload.without_images("spec", UNPLANNED_IMAGES)?;
     if let Some(most) = workload.max_concurrency {

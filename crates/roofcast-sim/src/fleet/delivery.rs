@@ -1,9 +1,9 @@
 //! The way of a request to an engine, and of its KV cache between engines.
 //!
-//! Knows: front-end servers release requests one by one, vLLM's server refuses requests beyond its queue limits, and a
+//! Knows: a gateway refuses requests beyond its rate limits, front-end servers release requests one by one, vLLM's server refuses requests beyond its queue limits, and a
 //! prefill replica hands a request over to a decode replica. Knows nothing about routing, starts and failures.
 
-use super::{Admission, Pools, Servers};
+use super::{Admission, Pools, RateLimit, Servers};
 use crate::engine::Replica;
 use roofcast_ask::arrival::{Arrival, Departure};
 use roofcast_facts::clock::Ticks;
@@ -11,6 +11,8 @@ use roofcast_facts::clock::Ticks;
 /// Parts of a fleet through which requests pass.
 #[derive(Debug)]
 pub(crate) struct Delivery {
+    /// Rate limits in front of the fleet; `None` if every request is admitted.
+    pub(crate) rate_limit: Option<RateLimit>,
     /// HTTP servers in front of the replicas.
     pub(crate) servers: Servers,
     /// Limits of the queues; `None` if queues are unlimited.
@@ -21,7 +23,7 @@ pub(crate) struct Delivery {
 
 impl Default for Delivery {
     fn default() -> Delivery {
-        Delivery { servers: Servers::new(Vec::new()), admission: None, pools: None }
+        Delivery { rate_limit: None, servers: Servers::new(Vec::new()), admission: None, pools: None }
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) enum Change {
     Fails(usize),
     /// The replica with this index accepts requests again.
     Returns(usize),
+    /// A failure finds a replica that does not run, and is none.
+    Nothing,
 }
 
 /// Failures of the replicas of a fleet.
@@ -109,8 +111,9 @@ impl Failures {
         self.each.iter().map(|one| one.next).min().unwrap_or(Ticks::NEVER)
     }
 
-    /// Applies the next change, and returns it with its time.
-    pub(super) fn change(&mut self) -> Option<(Ticks, Change)> {
+    /// Applies the next change, and returns it with its time; `runs` is true of replicas that can fail. The time to the next
+    /// failure is drawn without memory, so that a replica that does not run need not be timed anew when it starts.
+    pub(super) fn change(&mut self, runs: &dyn Fn(usize) -> bool) -> Option<(Ticks, Change)> {
         let index = (0..self.each.len()).min_by_key(|index| self.each[*index].next)?;
         let replica = &mut self.each[index];
         let at = replica.next;
@@ -119,6 +122,10 @@ impl Failures {
                 self.down += at - failed;
                 replica.next = replica.fails(at);
                 Some((at, Change::Returns(index)))
+            }
+            None if !runs(index) => {
+                replica.next = replica.fails(at);
+                Some((at, Change::Nothing))
             }
             None => {
                 self.count += 1;
@@ -158,9 +165,13 @@ impl Failures {
         self.each.iter().filter_map(|one| one.failed).for_each(|failed| self.down += end - failed);
     }
 
-    /// Fraction of the time until `end` in which a replica was up, on average.
-    pub(crate) fn availability(&self, end: Ticks) -> f64 {
-        let whole = end.seconds() * self.each.len() as f64;
+    /// Number of replicas that may fail.
+    pub(super) fn replicas(&self) -> usize {
+        self.each.len()
+    }
+
+    /// Fraction of `whole` seconds of replicas in which these were up.
+    pub(super) fn availability(&self, whole: f64) -> f64 {
         if whole > 0.0 { 1.0 - self.down.seconds() / whole } else { 1.0 }
     }
 }
@@ -177,12 +188,12 @@ mod tests {
         let events = vec![event(65.0), event(60.0)];
         let spec = FailuresSpec { mtbf_s: None, restart_s: 10.0, retry: true, events };
         let mut failures = Failures::new(&spec, 2, 0);
-        assert_eq!(failures.change(), Some((ticks(60.0), Change::Fails(1))));
+        assert_eq!(failures.change(&|_| true), Some((ticks(60.0), Change::Fails(1))));
         assert_eq!((failures.is_down(1), failures.up().collect::<Vec<_>>()), (true, vec![0]));
-        assert_eq!(failures.change(), Some((ticks(70.0), Change::Returns(1))));
+        assert_eq!(failures.change(&|_| true), Some((ticks(70.0), Change::Returns(1))));
         assert_eq!((failures.due(), failures.count), (Ticks::NEVER, 1));
         // 10 s of 2 × 100 s.
-        assert!((failures.availability(ticks(100.0)) - 0.95).abs() < 1e-12);
+        assert!((failures.availability(200.0) - 0.95).abs() < 1e-12);
     }
 
     /// A mean of 10 s up and 10 s down is 500 failures in 10,000 s, with a variance of a quarter of a Poisson process's
@@ -193,11 +204,11 @@ mod tests {
         for seed in 0..3 {
             let mut failures = Failures::new(&spec, 1, seed);
             while failures.due() < ticks(10_000.0) {
-                failures.change();
+                failures.change(&|_| true);
             }
             failures.close(ticks(10_000.0));
             assert!((failures.count as f64 - 500.0).abs() < 5.0 * 11.2, "{}", failures.count);
-            assert!((failures.availability(ticks(10_000.0)) - 0.5).abs() < 0.06);
+            assert!((failures.availability(10_000.0) - 0.5).abs() < 0.06);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The life of replicas: always up, started and stopped by a scaler, or failing and restarting.
+//! The life of replicas: started and stopped by a scaler, failing and restarting, or both.
 //!
-//! Knows: which of the three a fleet has, and what a start or a failure does to its replicas and their requests. Knows
-//! nothing about when they occur ([`super::scaling`], [`super::failures`]).
+//! Knows: what a start or a failure does to a fleet's replicas and their requests. A failed replica stays wanted: it restarts
+//! in its place, and is not stopped before its return. Knows nothing about when starts and failures occur
+//! ([`super::scaling`], [`super::failures`]).
 
 use super::failures::{Change, Failures, LostRequest};
 use super::{Fleet, Scaling, idle_since, in_flight};
@@ -11,76 +12,57 @@ use roofcast_ask::workload::{Prompt, Traffic};
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::error::{Error, Result};
 
-/// Starts and stops of a fleet's replicas.
-#[derive(Debug)]
-pub(crate) enum Life {
-    /// All replicas are always up.
-    Steady,
-    /// Replicas start and stop with the load, or by a schedule.
-    Scaled(Scaling),
-    /// Replicas fail and restart.
-    Failing(Failures),
+/// Starts, stops and failures of a fleet's replicas; a scaler with a rule has no failures beside it.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    /// Starts and stops with the load, or by a schedule; `None` if all replicas are always wanted.
+    pub(crate) scaling: Option<Scaling>,
+    /// Failures and restarts; `None` if no replica fails.
+    pub(crate) failures: Option<Failures>,
 }
 
 impl Life {
     /// True if failures or the decisions of an autoscaler take part in each step; a scaler without a rule runs when a
     /// request arrives.
     pub(super) fn attends(&self) -> bool {
-        matches!(self, Life::Failing(_)) || self.scaling().is_some_and(Scaling::is_ruled)
+        self.failures.is_some() || self.scaling.as_ref().is_some_and(Scaling::is_ruled)
     }
 
     /// True if all replicas are always up.
     pub(super) fn is_steady(&self) -> bool {
-        matches!(self, Life::Steady)
-    }
-
-    /// Failures of the replicas; `None` if none fails.
-    pub(crate) fn failures(&self) -> Option<&Failures> {
-        if let Life::Failing(failures) = self { Some(failures) } else { None }
-    }
-
-    /// Autoscaling state; `None` if the number of replicas is fixed.
-    pub(crate) fn scaling(&self) -> Option<&Scaling> {
-        if let Life::Scaled(scaling) = self { Some(scaling) } else { None }
+        self.scaling.is_none() && self.failures.is_none()
     }
 
     /// Time of the next failure or return of a replica, or of an autoscaler's next decision, or never.
     pub(super) fn due(&self) -> Ticks {
-        match self {
-            Life::Steady => Ticks::NEVER,
-            Life::Scaled(scaling) => scaling.due(),
-            Life::Failing(failures) => failures.due(),
-        }
+        let decision = self.scaling.as_ref().map_or(Ticks::NEVER, Scaling::due);
+        self.failures.as_ref().map_or(decision, Failures::due)
     }
 
     /// Requests that wait for a replica to start or return; `None` if all replicas are always up.
     pub(super) fn parked(&mut self) -> Option<&mut Vec<LostRequest>> {
-        match self {
-            Life::Steady => None,
-            Life::Scaled(scaling) => Some(&mut scaling.parked),
-            Life::Failing(failures) => Some(&mut failures.parked),
+        match &mut self.failures {
+            Some(failures) => Some(&mut failures.parked),
+            None => self.scaling.as_mut().map(|scaling| &mut scaling.parked),
         }
     }
 
     /// True if a request waits for a replica to start or return.
     pub(super) fn has_parked(&self) -> bool {
-        match self {
-            Life::Steady => false,
-            Life::Scaled(scaling) => !scaling.parked.is_empty(),
-            Life::Failing(failures) => !failures.parked.is_empty(),
-        }
+        let waits_for_start = self.scaling.as_ref().is_some_and(|scaling| !scaling.parked.is_empty());
+        waits_for_start || self.failures.as_ref().is_some_and(|failures| !failures.parked.is_empty())
     }
 
     /// Records that replica `index` has received a request.
     pub(super) fn hold(&mut self, index: usize, arrival: Arrival, prompt: &Prompt) {
-        if let Life::Failing(failures) = self {
+        if let Some(failures) = &mut self.failures {
             failures.hold(index, arrival, prompt.clone());
         }
     }
 
     /// Records that replica `index` has answered or refused request `number`.
     pub(super) fn forget(&mut self, index: usize, number: u64) {
-        if let Life::Failing(failures) = self {
+        if let Some(failures) = &mut self.failures {
             failures.release(index, number);
         }
     }
@@ -93,11 +75,22 @@ impl Life {
 
     /// Ends the run at `end`; `idle_since` returns the time at which a replica became idle.
     pub(super) fn close(&mut self, end: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
-        match self {
-            Life::Steady => {}
-            Life::Scaled(scaling) => scaling.close(end, idle_since),
-            Life::Failing(failures) => failures.close(end),
+        if let Some(failures) = &mut self.failures {
+            failures.close(end);
         }
+        if let Some(scaling) = &mut self.scaling {
+            scaling.close(end, idle_since);
+        }
+    }
+
+    /// Fraction of the time until `end` in which a replica was up, of those in which it was paid for; 1 without failures.
+    pub(crate) fn availability(&self, end: Ticks) -> f64 {
+        let Some(failures) = &self.failures else { return 1.0 };
+        let paid_s = match &self.scaling {
+            Some(scaling) => (0..scaling.count()).map(|index| scaling.lasted(index).seconds()).sum(),
+            None => end.seconds() * failures.replicas() as f64,
+        };
+        failures.availability(paid_s)
     }
 }
 
@@ -112,11 +105,15 @@ impl Fleet {
     /// Starts and stops replicas when a request arrives at `at`.
     #[inline(never)]
     pub(super) fn scale(&mut self, at: Ticks) {
-        let Life::Scaled(scaling) = &mut self.life else { return };
+        let Some(scaling) = &mut self.life.scaling else { return };
         let load = |index: usize| in_flight(&self.replicas, &self.delivery.servers, index);
         let in_flight = (0..self.replicas.len()).map(load).sum();
-        let idle = |index: usize| idle_since(self.replicas[index].as_ref()).filter(|_| load(index) == 0);
-        let starting = scaling.look(at, in_flight, &idle, &mut self.open);
+        let failures = self.life.failures.as_ref();
+        let down = |index: usize| failures.is_some_and(|failures| failures.is_down(index));
+        let idle = |index: usize| {
+            idle_since(self.replicas[index].as_ref()).filter(|_| load(index) == 0 && !down(index))
+        };
+        let starting = scaling.look(at, in_flight, (&idle, &down), &mut self.open);
         self.start(starting);
     }
 
@@ -132,7 +129,7 @@ impl Fleet {
     /// Applies the decision of an autoscaler; a replica that is ready accepts the requests that waited for one.
     #[inline(never)]
     fn decide(&mut self, traffic: &mut Traffic) -> Result<()> {
-        let Life::Scaled(scaling) = &mut self.life else { return Ok(()) };
+        let Some(scaling) = &mut self.life.scaling else { return Ok(()) };
         let at = scaling.due();
         let block = scaling.block;
         if traffic.peek().is_none() && scaling.gives_up(at) {
@@ -162,10 +159,15 @@ impl Fleet {
     /// and a replica that returns or starts accepts the requests that waited for one.
     #[inline(never)]
     pub(super) fn change(&mut self, traffic: &mut Traffic) -> Result<()> {
-        let Life::Failing(failures) = &mut self.life else { return self.decide(traffic) };
-        let Some((at, change)) = failures.change() else { return Ok(()) };
-        self.open.clear();
-        self.open.extend(failures.up());
+        let scaling = self.life.scaling.as_ref();
+        let Some(failures) = &mut self.life.failures else { return self.decide(traffic) };
+        let due = failures.due();
+        let runs = |index: usize| scaling.is_none_or(|scaling| scaling.is_ready(index, due));
+        let Some((at, change)) = failures.change(&runs) else { return Ok(()) };
+        if scaling.is_none() {
+            self.open.clear();
+            self.open.extend(failures.up());
+        }
         let again = match change {
             Change::Fails(index) => {
                 self.replicas[index].restart();
@@ -183,8 +185,10 @@ impl Fleet {
                 lost
             }
             Change::Returns(_) => std::mem::take(&mut failures.parked),
+            Change::Nothing => return Ok(()),
         };
         for (arrival, prompt) in again {
+            self.scale(at);
             self.send_or_park(Arrival { at, ..arrival }, prompt, traffic)?;
         }
         Ok(())

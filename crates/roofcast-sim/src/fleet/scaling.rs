@@ -109,12 +109,12 @@ impl Scaling {
 
     /// Applies scaling when a request arrives at `at` while `in_flight` others are in flight: replicas stop and start,
     /// and `open` is set to the replicas that may accept the request. `idle_since` returns the time at which a replica
-    /// became idle. Returns the replicas that start; their caches are empty.
+    /// became idle, `down` is true of replicas that have failed. Returns the replicas that start; their caches are empty.
     pub fn look(
         &mut self,
         at: Ticks,
         in_flight: u64,
-        idle_since: &dyn Fn(usize) -> Option<Ticks>,
+        (idle_since, down): (&dyn Fn(usize) -> Option<Ticks>, &dyn Fn(usize) -> bool),
         open: &mut Vec<usize>,
     ) -> Vec<usize> {
         self.stop(at, idle_since);
@@ -127,10 +127,16 @@ impl Scaling {
             ScalingCause::Planned { schedule, .. } => (schedule.wanted(at), self.start_planned(at)),
         };
         self.peak = self.peak.max(self.count_up());
-        let ready = |up: &Option<Up>| up.is_some_and(|up| up.ready <= at);
         open.clear();
-        open.extend((0..self.up.len()).filter(|index| ready(&self.up[*index])).take(wanted));
+        open.extend(
+            (0..self.up.len()).filter(|index| self.is_ready(*index, at) && !down(*index)).take(wanted),
+        );
         starting
+    }
+
+    /// True if replica `index` has started by `at`.
+    pub(super) fn is_ready(&self, index: usize, at: Ticks) -> bool {
+        self.up[index].is_some_and(|up| up.ready <= at)
     }
 
     /// Starts replicas until `wanted` are up.
@@ -252,7 +258,7 @@ mod tests {
             let mut scaling = Scaling::new(&spec);
             let busy = |_| None;
             let mut open = Vec::new();
-            assert_eq!(scaling.look(at(0.0), 1, &busy, &mut open), [0, 1]);
+            assert_eq!(scaling.look(at(0.0), 1, (&busy, &|_| false), &mut open), [0, 1]);
             // The permanent replica accepts at once.
             assert_eq!(open, [0]);
             scaling.settle(at(100.0), &busy);

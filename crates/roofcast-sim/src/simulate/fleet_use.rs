@@ -111,7 +111,7 @@ pub struct TransferUse {
 
 /// Use of the fleet: its pools, and the fraction of time in which each computed.
 pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], duration: f64) -> FleetUse {
-    let scaling = fleet.life.scaling().map(|scaling| scaled(scaling, duration));
+    let scaling = fleet.life.scaling.as_ref().map(|scaling| scaled(scaling, duration));
     let pool = |pool: &ResolvedPool, times: &[TimeShares]| {
         let busy: f64 = times.iter().map(TimeShares::busy_s).sum();
         let idle: f64 = times.iter().map(|t| t.idle_s).sum();
@@ -141,12 +141,12 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
         beside: provision.beside.as_ref().map(|p| pool(p, beside)),
         transfers,
         autoscale: scaling,
-        failures: fleet.life.failures().map(|failures| FailureUse {
+        failures: fleet.life.failures.as_ref().map(|failures| FailureUse {
             count: failures.count,
             retried: failures.retried,
             lost: fleet.results.lost,
             down_s: failures.down.seconds(),
-            availability: failures.availability(fleet.results.end),
+            availability: fleet.life.availability(fleet.results.end),
         }),
         prefixes: Some(fleet.watch.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
         oracle: fleet.watch.oracle.as_ref().and_then(|oracle| oracle.hits(provision.cached_tokens())),

@@ -4,16 +4,16 @@
 //! the deployment, on one or two kinds of accelerator: either one for prefill and one for decode, or two that both
 //! serve whole requests. Knows nothing about traffic.
 
+use super::refused::{POOLED, has_pools, uncounted, varied, weighed};
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::fleet::failures::Failures;
-use crate::fleet::{Ingest, Life, Pools, Scaling, Servers, TransferPath};
+use crate::fleet::{Admission, Delivery, Ingest, Life, Pools, RateLimit, Scaling, Servers, TransferPath};
 use crate::router::Router;
 use crate::scheduler::Policy;
 use crate::scheduler::config::EngineConfig;
-use roofcast_ask::deployment::Deployment;
 use roofcast_ask::parallelism::RequestedParallelism;
-use roofcast_ask::spec::{CostKind, FleetSpec, MOST_WEIGHT, PoolSpec, SchedulerKind, SlowSpec};
+use roofcast_ask::spec::{FleetSpec, PoolSpec, SlowSpec};
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::clock::Ticks;
@@ -62,6 +62,12 @@ impl ResolvedPool {
         let (mut config, policy) = EngineConfig::resolve(&forecaster.deployment, context, shared)?;
         config.images = images;
         Ok(ResolvedPool { forecaster, config, policy, context, slow: None })
+    }
+
+    /// The pool with slower replicas, if `slow` has some.
+    fn slowed(self, slow: Option<&SlowSpec>, place: &str) -> Result<ResolvedPool> {
+        slow.map_or(Ok(()), |slow| slow.check(place, self.count()))?;
+        Ok(ResolvedPool { slow: slow.copied(), ..self })
     }
 
     /// The accelerator on which the pool runs.
@@ -131,11 +137,8 @@ impl Provision {
                     let accepted = "omitted without fleet.prefill and fleet.decode";
                     return Err(Error::field(place, "fleet.link", link.name(), accepted));
                 }
-                let mut serving = ResolvedPool::of(forecaster.clone(), requests)?;
-                if let Some(slow) = &fleet.slow {
-                    slow.check(place, serving.count())?;
-                    serving.slow = Some(*slow);
-                }
+                let serving = ResolvedPool::of(forecaster.clone(), requests)?;
+                let serving = serving.slowed(fleet.slow.as_ref(), place)?;
                 let beside = fleet.beside.as_ref().map(|spec| beside(forecaster, spec, requests, place));
                 let beside = beside.transpose()?;
                 weighed(fleet, place)?;
@@ -192,22 +195,23 @@ impl Provision {
         uncounted(&forecaster.deployment, &format!("{section} has {count}"), place)?;
         let all = PoolSpec { replicas: Some(most), ..PoolSpec::default() };
         let serving = ResolvedPool::of(pool(forecaster, &all, section, None)?, requests)?;
+        let serving = serving.slowed(fleet.slow.as_ref(), place)?;
         Ok(Provision { prefill: None, serving, beside: None, fleet: fleet.clone() })
     }
 
-    /// Starts and stops of the replicas: by load, by a schedule, by failures, or none.
+    /// Starts and stops of the replicas, by load or by a schedule, and their failures.
     pub(super) fn life(&self, seed: u64, place: &str) -> Result<Life> {
         let fleet = &self.fleet;
-        if let Some(spec) = &fleet.failures {
-            let count = self.serving.count() + self.beside.as_ref().map_or(0, ResolvedPool::count);
+        let count = self.serving.count() + self.beside.as_ref().map_or(0, ResolvedPool::count);
+        let failures = fleet.failures.as_ref().map(|spec| {
             spec.check(place, count)?;
-            return Ok(Life::Failing(Failures::new(spec, count as usize, seed)));
-        }
+            Ok(Failures::new(spec, count as usize, seed))
+        });
         let planned = fleet.schedule.as_ref().map(Scaling::planned);
         let block = u64::from(self.serving.config.block_size);
         let ruled = fleet.autoscale.as_ref().map(|spec| Scaling::new(spec).with_blocks(block));
         let scaling = ruled.or(planned);
-        Ok(scaling.map_or(Life::Steady, Life::Scaled))
+        Ok(Life { scaling, failures: failures.transpose()? })
     }
 
     /// The replicas in order of pool: prefill, serving, on other accelerators.
@@ -252,7 +256,7 @@ impl Provision {
     }
 
     /// The API servers in front of the replicas; none if they add no time.
-    pub(super) fn ingest(&self) -> Servers {
+    fn ingest(&self) -> Servers {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
         let server = |pool: &ResolvedPool| Ingest::of(&pool.forecaster, pool.config.cost);
         let each = pools.flat_map(|pool| repeat_n(server(pool), pool.count() as usize));
@@ -264,8 +268,22 @@ impl Provision {
         self.prefill.as_ref().map_or(0, ResolvedPool::count)
     }
 
+    /// The way of requests of the classes `classes` to the replicas.
+    pub(super) fn delivery(&self, (seed, classes): (u64, &[&str]), place: &str) -> Result<Delivery> {
+        let spec = self.fleet.rate_limit.as_ref();
+        spec.map_or(Ok(()), |spec| spec.check(place, classes))?;
+        let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
+        let replicas = pools.map(ResolvedPool::count).sum::<u64>() as usize;
+        Ok(Delivery {
+            rate_limit: spec.map(|spec| RateLimit::new(spec, classes)),
+            servers: self.ingest(),
+            admission: Admission::of(&self.serving.forecaster.deployment.engine, replicas),
+            pools: self.pools(seed, place)?,
+        })
+    }
+
     /// The prefill and decode pools; `None` unless prefill is disaggregated.
-    pub(super) fn pools(&self, seed: u64, place: &str) -> Result<Option<Pools>> {
+    fn pools(&self, seed: u64, place: &str) -> Result<Option<Pools>> {
         let Some(prefill) = &self.prefill else { return Ok(None) };
         let Some(link) = self.fleet.link else {
             return Err(Error::field(place, "fleet.link", "missing", "nvlink, network or pcie"));
@@ -329,40 +347,6 @@ impl Provision {
     }
 }
 
-/// Refuses failures and slow replicas where they are not simulated.
-fn varied(forecaster: &Forecaster, fleet: &FleetSpec, place: &str) -> Result<()> {
-    let slow_limit = fleet.slow.is_some() && forecaster.deployment.engine.cost == CostKind::Limit;
-    if slow_limit {
-        let accepted = "omitted with engine.cost = \"limit\", which no machine falls short of";
-        return Err(Error::field(place, "fleet.slow", "set", accepted));
-    }
-    let others = [
-        ("fleet.prefill", fleet.prefill.is_some() || fleet.decode.is_some()),
-        ("fleet.autoscale", fleet.autoscale.is_some()),
-        ("fleet.schedule", fleet.schedule.is_some()),
-    ];
-    let Some((other, _)) = others.iter().find(|(_, set)| *set) else { return Ok(()) };
-    for (field, set) in [("fleet.failures", fleet.failures.is_some()), ("fleet.slow", fleet.slow.is_some())] {
-        if set {
-            let accepted =
-                format!("omitted with {other}: only replicas that are all alike and always wanted vary");
-            return Err(Error::field(place, field, "set", accepted));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a weight that is out of range, or whose pool is missing.
-fn weighed(fleet: &FleetSpec, place: &str) -> Result<()> {
-    let Some(weight) = fleet.beside_weight else { return Ok(()) };
-    let accepted = match fleet.beside {
-        None => "omitted without fleet.beside".to_owned(),
-        Some(_) if (1.0 / MOST_WEIGHT..=MOST_WEIGHT).contains(&weight) => return Ok(()),
-        Some(_) => format!("{} to {MOST_WEIGHT}", 1.0 / MOST_WEIGHT),
-    };
-    Err(Error::field(place, "fleet.beside_weight", weight, accepted))
-}
-
 /// The pool of replicas on other accelerators that serve requests together with `forecaster`'s.
 fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &str) -> Result<ResolvedPool> {
     if spec.router.is_some() {
@@ -370,32 +354,6 @@ fn beside(forecaster: &Forecaster, spec: &PoolSpec, requests: Requests, place: &
         return Err(Error::field(place, "fleet.beside.router", "set", accepted));
     }
     ResolvedPool::of(pool(forecaster.elsewhere(), spec, "fleet.beside", None)?, requests)
-}
-
-/// Schedulers whose replicas can hand over KV caches.
-const POOLED: &str = "vllm, tensorrt-llm or tensorrt-llm-max-utilization";
-
-/// Succeeds if replicas with this scheduler can hand over KV caches; else returns the reason why not.
-pub fn has_pools(scheduler: SchedulerKind) -> std::result::Result<(), &'static str> {
-    match scheduler {
-        SchedulerKind::Vllm | SchedulerKind::TensorrtLlm | SchedulerKind::TensorrtLlmMaxUtilization => Ok(()),
-        SchedulerKind::Sglang => {
-            Err("SGLang's queues of requests under way (prealloc, transfer) are not simulated")
-        }
-        _ => Err("its engine computes prompts where it decodes"),
-    }
-}
-
-/// Refuses a number of replicas or accelerators that the spec of the deployment sets although `[fleet]` decides it; the
-/// error states `reason`.
-pub fn uncounted(deployment: &Deployment, reason: &str, place: &str) -> Result<()> {
-    let shares = deployment.requested_shares();
-    for (field, value) in [("replicas", shares.replicas), ("count", shares.count)] {
-        if let Some(value) = value {
-            return Err(Error::field(place, field, value, format!("omitted: {reason}")));
-        }
-    }
-    Ok(())
 }
 
 /// The deployment of a pool's replicas: `forecaster`'s deployment with the pool's settings applied. `section` names the

@@ -46,7 +46,7 @@ pub(super) fn report(
     let timelines = fleet.replicas.iter_mut().filter_map(|r| r.timeline().take());
     let (series, traces): (Vec<_>, Vec<_>) = timelines.map(|t| (t.series, t.trace)).unzip();
     let summary = fleet.results.summary(&itl);
-    let up = |index| fleet.life.scaling().map_or(end, |scaling| scaling.lasted(index));
+    let up = |index| fleet.life.scaling.as_ref().map_or(end, |scaling| scaling.lasted(index));
     let replicas = fleet.replicas.iter_mut().enumerate();
     let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
     let used = fleet_use::used(provision, &fleet, &times, summary.duration);

@@ -247,6 +247,30 @@ fn a_trace_names_adapters() {
     assert_eq!((named, workload.adapter_count()), (vec![1, 0, 2, 1], 2));
 }
 
+/// Adapters are drawn for the requests of a trace that names none, in place of the times and lengths of its rows; a trace that
+/// names some, or whose prompts share tokens, has none drawn.
+#[test]
+fn adapters_are_drawn_for_a_trace() {
+    let load = |rows: &str| {
+        let keys =
+            "[workload]\narrivals = { kind = \"trace\", path = \"t.csv\" }\nadapters = { count = 3 }\n";
+        let mut workload = Spec::parse("test", keys).unwrap().workload.unwrap();
+        let text = format!("arrival_s,input_len,output_len,adapter\n{rows}");
+        workload.load("test", |_| Ok::<_, roofcast::Error>(text.clone())).map(|()| workload)
+    };
+    let workload = load("0,10,5,\n1,20,5,\n2,30,5,\n3,40,5,\n").unwrap();
+    assert_eq!(workload.adapter_count(), 3);
+    let mut traffic = Traffic::new(&workload, "test").unwrap();
+    let requests: Vec<_> = std::iter::from_fn(|| traffic.next()).collect();
+    assert!(requests.iter().all(|request| (1..=3).contains(&request.adapter)));
+    assert_eq!(requests.iter().map(|request| request.input_len).collect::<Vec<_>>(), [10, 20, 30, 40]);
+    let error = load("0,10,5,sql\n").err().unwrap().to_string();
+    assert!(
+        error.contains("workload.adapters") && error.contains("name adapters or share tokens"),
+        "{error}"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -117,3 +117,54 @@ proptest! {
         holds(&deployment(parallelism, engine), &workload, FleetSpec::default());
     }
 }
+
+/// Simulates `requests` requests of 10 + 5 tokens, `rate` a second at equal distances, with the keys `limits`.
+fn limited(rate: f64, requests: u64, limits: &str) -> roofcast::Result<roofcast::simulate::Simulation> {
+    super::fleets::spec(&format!(
+        "[workload]\nrequests = {requests}\ninput_len = 10\noutput_len = 5\n\
+         arrivals = {{ kind = \"constant\", rate = {rate} }}\n{limits}"
+    ))
+}
+
+/// Eight requests a second against a bucket of 4 that fills by 2 a second: it gives its 4, and a quarter for each request after
+/// the first, so that of 33 requests in 4 s 4 + 8 = 12 are admitted. A bucket of tokens of 15 each, 60 that fill by 30 a second, is the same. A request
+/// larger than the bucket is never admitted, and both limits together admit no more than either.
+#[test]
+fn buckets_by_hand() {
+    let requests = "[fleet.rate_limit]\nrequests_per_s = 2\nrequest_burst = 4\n";
+    let tokens = "[fleet.rate_limit]\ntokens_per_s = 30\ntoken_burst = 60\n";
+    let both = format!("{requests}tokens_per_s = 30\ntoken_burst = 60\n");
+    for limits in [requests, tokens, both.as_str()] {
+        let run = limited(8.0, 33, limits).unwrap();
+        assert_eq!((run.summary.completed, run.rejected, run.refused), (12, 21, 0), "{limits}");
+    }
+    let large = limited(10.0, 5, "[fleet.rate_limit]\ntokens_per_s = 30\ntoken_burst = 14\n").unwrap();
+    assert_eq!((large.summary.completed, large.rejected), (0, 5));
+    let wide = limited(8.0, 33, "[fleet.rate_limit]\nrequests_per_s = 11\n").unwrap();
+    assert_eq!((wide.summary, wide.rejected), (limited(8.0, 33, "").unwrap().summary, 0));
+}
+
+/// A class without a bucket of its own passes; the one with a bucket of one request that hardly fills has one answer.
+#[test]
+fn classes_have_buckets() {
+    let classes = "[[workload.classes]]\nname = \"chat\"\nshare = 1\n[[workload.classes]]\nname = \"batch\"\nshare = 1\n";
+    let limit = "[fleet.rate_limit.classes]\nbatch = { requests_per_s = 1e-9, request_burst = 1 }\n";
+    let run = limited(10.0, 40, &format!("{classes}{limit}")).unwrap();
+    let [chat, batch] = run.classes.as_slice() else { panic!("{:?}", run.classes) };
+    assert_eq!(run.rejected, batch.requests - 1);
+    assert_eq!(run.summary.completed, chat.requests + 1);
+}
+
+#[test]
+fn rate_limits_that_cannot_be_are_refused() {
+    for (keys, says) in [
+        ("[fleet.rate_limit]\n", "requests_per_s, tokens_per_s or classes"),
+        ("[fleet.rate_limit]\nrequests_per_s = 0\n", "fleet.rate_limit.requests_per_s"),
+        ("[fleet.rate_limit]\nrequest_burst = 5\n", "with requests_per_s"),
+        ("[fleet.rate_limit]\ntokens_per_s = 5\ntoken_burst = 0.5\n", "1 to 10^12"),
+        ("[fleet.rate_limit.classes]\nvip = { requests_per_s = 1 }\n", "of which there are none"),
+    ] {
+        let error = limited(1.0, 2, keys).err().unwrap().to_string();
+        assert!(error.contains(says), "{keys}: {error}");
+    }
+}

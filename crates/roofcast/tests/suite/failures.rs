@@ -11,10 +11,11 @@ const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 /// Two requests at one time.
 const TWO: &str = "requests = 2\ninput_len = 1000\noutput_len = 200\narrivals = { kind = \"offline\" }";
 
-/// Simulates the keys `workload` on `replicas` H100s, with further `keys`.
+/// Simulates the keys `workload` on `replicas` H100s, or on as many as `keys` say if it is 0, with further `keys`.
 fn run(replicas: u64, workload: &str, keys: &str, leap: bool) -> roofcast::Result<Simulation> {
+    let replicas = if replicas > 0 { format!("replicas = {replicas}") } else { String::new() };
     let text = format!(
-        "[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n[parallelism]\nreplicas = {replicas}\n\
+        "[model]\nname = \"{LLAMA}\"\n[hardware]\naccelerator = \"h100-sxm\"\n[parallelism]\n{replicas}\n\
          [workload]\n{workload}\n{keys}"
     );
     let spec = Spec::parse("test", &text)?;
@@ -54,6 +55,37 @@ fn a_request_begins_anew_when_its_replica_returns() {
     assert_eq!((failed.summary.completed, failed.summary.failed), (1, 0));
 }
 
+/// A scaled fleet of one replica fails as a fixed one does: the replica is still wanted, so that none starts in its place. Where
+/// two are always up the other one serves the request from the failure on, after the 0.5 s; a failure of a replica that
+/// does not run is none. Availability is of the replicas that are paid for.
+#[test]
+fn failures_of_scaled_replicas_by_hand() {
+    let one = TWO.replace("requests = 2", "requests = 1");
+    let whole = at_the_limit(1, &one, "").summary.e2el.mean;
+    let scaled = |min: u64, replica: u64| {
+        let autoscale = format!(
+            "[fleet.autoscale]\ntarget_in_flight = 1\nmin_replicas = {min}\nmax_replicas = 2\nstartup_s = 1\nidle_s = 1000\n"
+        );
+        let events = format!("restart_s = 10\nevents = [{{ replica = {replica}, at_s = 0.5 }}]");
+        at_the_limit(0, &one, &format!("{autoscale}{}", failing(&events)))
+    };
+    let alone = scaled(1, 0);
+    assert!((alone.summary.e2el.mean - (10_500.0 + whole)).abs() < 1e-6);
+    let found = alone.fleet.failures.unwrap();
+    assert_eq!((found.count, found.retried, found.down_s), (1, 1, 10.0));
+    assert!((found.availability - (1.0 - 10.0 / (10.5 + whole / 1e3))).abs() < 1e-9);
+    let beside = scaled(2, 0);
+    assert!((beside.summary.e2el.mean - (500.0 + whole)).abs() < 1e-6);
+    assert_eq!(beside.records[0].replica, 1);
+    let absent = scaled(1, 1);
+    assert_eq!((absent.fleet.failures.unwrap().count, absent.summary.e2el.mean), (0, whole));
+    let planned = format!(
+        "[fleet.schedule]\ninterval_s = 1000\nreplicas = [1]\n{}",
+        failing("restart_s = 10\nevents = [{ replica = 0, at_s = 0.5 }]")
+    );
+    assert_eq!(at_the_limit(0, &one, &planned).summary.e2el.mean, alone.summary.e2el.mean);
+}
+
 /// Each of two replicas has one request. Replica 0 fails after half a second: its request is sent to replica 1 or lost.
 #[test]
 fn requests_of_a_failed_replica_are_sent_again_or_lost() {
@@ -82,15 +114,19 @@ fn no_request_is_forgotten() {
     let workload = "requests = 150\ninput_len = 600\noutput_len = 150\nprefix = { length = 300 }\n\
                     arrivals = { kind = \"poisson\", rate = 6 }";
     let users = "requests = 100\ninput_len = 300\noutput_len = 150\narrivals = { kind = \"sessions\", concurrency = 5, turns = 3 }";
+    let autoscale = "[fleet.autoscale]\ntarget_in_flight = 3\nmax_replicas = 3\nstartup_s = 1\nidle_s = 2";
+    let schedule = "[fleet.schedule]\ninterval_s = 4\nreplicas = [1, 3, 2]";
     for (workload, count) in [(workload, 150), (users, 100)] {
-        for engine in [
-            "",
-            "scheduler = \"sglang\"",
-            "scheduler = \"tensorrt-llm\"",
-            "scheduler = \"vllm\"\npolicy = \"priority\"",
+        for (replicas, engine) in [
+            (2, "[engine]"),
+            (2, "[engine]\nscheduler = \"sglang\""),
+            (2, "[engine]\nscheduler = \"tensorrt-llm\""),
+            (2, "[engine]\nscheduler = \"vllm\"\npolicy = \"priority\""),
+            (0, autoscale),
+            (0, schedule),
         ] {
-            let keys = failing(&format!("mtbf_s = 4\nrestart_s = 1.5\n[engine]\n{engine}"));
-            let runs = [true, false].map(|leap| run(2, workload, &keys, leap).unwrap());
+            let keys = failing(&format!("mtbf_s = 4\nrestart_s = 1.5\n{engine}"));
+            let runs = [true, false].map(|leap| run(replicas, workload, &keys, leap).unwrap());
             let [leaping, stepping] = &runs;
             let found = leaping.fleet.failures.unwrap();
             assert_eq!((leaping.summary.completed, leaping.summary.failed), (count, 0), "{engine}");
@@ -133,8 +169,8 @@ fn failures_that_cannot_be_are_refused() {
         ("[fleet.slow]\nreplicas = 1\nfactor = 0.5", ["fleet.slow.factor", "1 to 100"]),
         ("[fleet.slow]\nreplicas = 1\nfactor = 2\n[engine]\ncost = \"limit\"", ["fleet.slow", "limit"]),
         (
-            "[fleet.failures]\nmtbf_s = 9\nrestart_s = 1\n[fleet.schedule]\ninterval_s = 9\nreplicas = [1]",
-            ["fleet.failures", "fleet.schedule"],
+            "[fleet.failures]\nmtbf_s = 9\nrestart_s = 1\n[fleet]\nlink = \"nvlink\"\nprefill = {}\ndecode = {}",
+            ["fleet.failures", "KV caches under way"],
         ),
     ] {
         let message = run(2, TWO, keys, true).map(|_| ()).unwrap_err().to_string();

@@ -133,12 +133,10 @@ fn refusals_name_model_and_key() {
     let load = "[workload]\nrequests = 2\ninput_len = 9\noutput_len = 9\n";
     let offline = format!("{load}arrivals = {{ kind = \"offline\" }}\n");
     let pixels = "images = { width = 300, height = 200 }\n";
-    let sessions = "arrivals = { kind = \"sessions\", rate = 1.0, turns = 2 }\n";
     let llama = "meta-llama/Llama-3.1-8B-Instruct";
     for (name, text, says) in [
         (llama, format!("{offline}{pixels}"), "Llama-3.1-8B"),
         (QWEN, format!("[engine]\nlanguage_model_only = true\n{offline}{pixels}"), "language_model_only"),
-        (QWEN, format!("{load}{sessions}{pixels}"), "omitted in sessions"),
         (
             QWEN,
             format!("{offline}{pixels}prefix = {{ length = 9, share = 0.5 }}\n"),
@@ -149,5 +147,27 @@ fn refusals_name_model_and_key() {
     ] {
         let error = run(name, &text).err().unwrap().to_string();
         assert!(error.contains(says), "{text}: {error}");
+    }
+}
+
+/// A conversation of two turns has the images in its first prompt: 1024 tokens of one image, 100 of text and an answer of 11. The
+/// second prompt finds them in the prefix cache, and waits for no encoder; without a prefix cache each turn encodes.
+#[test]
+fn a_conversation_has_its_images_once() {
+    let text = |engine: &str, images: &str| {
+        format!(
+            "[engine]\ncost = \"limit\"\n{engine}\n[workload]\nrequests = 2\ninput_len = 100\noutput_len = 11\n\
+             arrivals = {{ kind = \"sessions\", concurrency = 1, turns = 2 }}\n{images}"
+        )
+    };
+    let images = "images = { width = 1024, height = 1024 }\n";
+    let encoder = run(QWEN, &text("", images)).unwrap().images.unwrap().encoder_ms;
+    for (engine, encoded) in [("", 1.0), ("enable_prefix_caching = false", 2.0)] {
+        let [with, without] =
+            [images, "prefix = { length = 1024 }\n"].map(|more| run(QWEN, &text(engine, more)).unwrap());
+        let lengths = |run: &Simulation| run.records.iter().map(|r| r.input_len).collect::<Vec<_>>();
+        assert_eq!((lengths(&with), lengths(&without)), (vec![1124, 1235], vec![1124, 1235]));
+        let ends = |run: &Simulation| run.records[1].finished.ms();
+        close(ends(&with) - ends(&without), encoded * encoder);
     }
 }

@@ -22,7 +22,7 @@ const fn feature(name: &'static str, keys: &'static str, idle: Option<&'static s
 
 const FAR: &str = "fleet.failures = { restart_s = 1, events = [{ replica = 0, at_s = 1e9 }] }";
 
-const FEATURES: [Feature; 28] = [
+const FEATURES: [Feature; 29] = [
     feature("expert parallelism", "parallelism.ep = 4\nparallelism.tp = 4", None),
     feature("data-parallel attention", "parallelism.attention_dp = 4\nparallelism.ep = 4", None),
     feature("pipeline stages", "parallelism.pp = 2", None),
@@ -53,6 +53,11 @@ const FEATURES: [Feature; 28] = [
     ),
     feature("prompts in every second step", "engine.prefill_schedule_interval = 2", None),
     feature("queue limits", "engine.max_num_queued_reqs = 4", Some("engine.max_num_queued_reqs = 1000")),
+    feature(
+        "rate limits",
+        "fleet.rate_limit = { requests_per_s = 5, request_burst = 4 }",
+        Some("fleet.rate_limit = { requests_per_s = 1000 }"),
+    ),
     feature("prefill and decode pools", "fleet = { link = \"nvlink\", prefill = {}, decode = {} }", None),
     feature(
         "autoscaling",

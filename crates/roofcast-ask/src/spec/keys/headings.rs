@@ -5,7 +5,7 @@ pub(crate) fn about_section(path: &str) -> Option<&'static str> {
     SECTIONS.iter().find(|(name, _)| *name == path).map(|(_, about)| *about)
 }
 
-const SECTIONS: [(&str, &str); 34] = [
+const SECTIONS: [(&str, &str); 35] = [
     ("model", "What is served."),
     ("hardware", "On what."),
     ("precision", "In which formats."),
@@ -39,6 +39,7 @@ const SECTIONS: [(&str, &str); 34] = [
     ("fleet.autoscale.dynamo", "NVIDIA Dynamo's planner."),
     ("fleet.schedule", "Replicas that start and stop at planned times."),
     ("fleet.failures", "Replicas that fail and restart."),
+    ("fleet.rate_limit", "Requests and tokens that a gateway admits."),
     ("fleet.slow", "Replicas that are slower than the others."),
     ("fleet.routing", "Weights and thresholds of the routers that weigh caches."),
     ("slo", "What requests must get."),

@@ -24,9 +24,11 @@ pub(super) fn people(about: &About, (spec, defaults): (&Spec, &[&str]), s: &Simu
         let why = match (s.refused, s.rejected) {
             (0, 0) if s.overflowed > 0 => format!("all failed: {}", overflowed(s)),
             (0, 0) => "none had ended".to_owned(),
-            (0, n) => format!("all {} were rejected: queue limit reached", grouped(n)),
+            (0, n) => format!("all {} were rejected: queue or rate limit reached", grouped(n)),
             (n, 0) => format!("all {} were refused: longer than {}", grouped(n), longest(s)),
-            (n, m) => format!("{} were too long, {} rejected: queue limit reached", grouped(n), grouped(m)),
+            (n, m) => {
+                format!("{} were too long, {} rejected: queue or rate limit reached", grouped(n), grouped(m))
+            }
         };
         return text + &format!("no request was served: {why}\n");
     }
@@ -153,7 +155,7 @@ fn requests(s: &Simulation) -> String {
     };
     let rejected = match s.rejected {
         0 => String::new(),
-        n => format!(", {} rejected: queue limit reached", grouped(n)),
+        n => format!(", {} rejected: queue or rate limit reached", grouped(n)),
     };
     let failed = if s.overflowed > 0 { format!(", {}", overflowed(s)) } else { String::new() };
     let whole = significant(s.summary.request_throughput());

@@ -1,0 +1,85 @@
+//! Rate limits of a gateway in front of a fleet: token buckets of requests and of tokens, for all requests and by class.
+//!
+//! Knows: a bucket is full at first, holds at most its burst and fills at its rate; a request takes 1 from a bucket of
+//! requests, and its prompt and its bound on output from a bucket of tokens. A request that some bucket cannot give is refused
+//! (HTTP 429), and takes nothing. Knows nothing about replicas.
+
+use roofcast_ask::arrival::Arrival;
+use roofcast_ask::spec::{Buckets, RateLimitSpec};
+use roofcast_facts::clock::Ticks;
+
+/// A token bucket.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    rate: f64,
+    burst: f64,
+    held: f64,
+    /// Time for which `held` is true.
+    at: Ticks,
+}
+
+impl Bucket {
+    /// A full bucket; `None` without a rate. The burst is one second's, and at least 1, if it is not stated.
+    fn of(rate: Option<f64>, burst: Option<f64>) -> Option<Bucket> {
+        let rate = rate?;
+        let burst = burst.unwrap_or(rate).max(1.0);
+        Some(Bucket { rate, burst, held: burst, at: Ticks::ZERO })
+    }
+
+    /// Fills the bucket until `at`; true if it then has `amount`.
+    fn has(&mut self, amount: f64, at: Ticks) -> bool {
+        let passed_s = Ticks(at.0.saturating_sub(self.at.0)).seconds();
+        self.held = (self.held + passed_s * self.rate).min(self.burst);
+        self.at = self.at.max(at);
+        self.held >= amount
+    }
+}
+
+/// Buckets of requests and of tokens.
+#[derive(Debug, Clone, Copy)]
+struct Pair([Option<Bucket>; 2]);
+
+impl Pair {
+    fn of(buckets: &Buckets) -> Pair {
+        Pair([
+            Bucket::of(buckets.requests_per_s, buckets.request_burst),
+            Bucket::of(buckets.tokens_per_s, buckets.token_burst),
+        ])
+    }
+}
+
+/// The rate limits of a fleet.
+#[derive(Debug)]
+pub(crate) struct RateLimit {
+    all: Option<Pair>,
+    /// Buckets of each class, in the order of the workload's.
+    classes: Vec<Option<Pair>>,
+}
+
+impl RateLimit {
+    /// The limits of `spec` for requests of the classes `names`.
+    pub(crate) fn new(spec: &RateLimitSpec, names: &[&str]) -> RateLimit {
+        let of_class = |name: &&str| spec.classes.get(*name).map(Pair::of);
+        RateLimit { all: spec.all().as_ref().map(Pair::of), classes: names.iter().map(of_class).collect() }
+    }
+
+    /// True if a request is admitted, which then takes its part of each bucket.
+    pub(super) fn admits(&mut self, arrival: &Arrival) -> bool {
+        let tokens = u64::from(arrival.input) + u64::from(arrival.max_tokens);
+        let amounts = [1.0, tokens as f64];
+        let of_class = self.classes.get_mut(arrival.class as usize).and_then(Option::as_mut);
+        let mut pairs: Vec<&mut Pair> = self.all.iter_mut().chain(of_class).collect();
+        let mut admitted = true;
+        for pair in &mut pairs {
+            for (bucket, amount) in pair.0.iter_mut().zip(amounts) {
+                admitted &= bucket.as_mut().is_none_or(|bucket| bucket.has(amount, arrival.sent));
+            }
+        }
+        if admitted {
+            for (bucket, amount) in pairs.iter_mut().flat_map(|pair| pair.0.iter_mut().zip(amounts)) {
+                bucket.iter_mut().for_each(|bucket| bucket.held -= amount);
+            }
+        }
+        admitted
+    }
+}
