@@ -44,6 +44,7 @@ fn every_key_of_a_spec_is_here() {
         "schedule",
         "failures",
         "slow",
+        "rate_limit",
         "routing",
     ];
     let mut count = 0;
@@ -77,6 +78,7 @@ fn every_key_of_a_spec_is_here() {
         ("fleet.schedule", ""),
         ("fleet.failures", ""),
         ("fleet.slow", ""),
+        ("fleet.rate_limit", ""),
         ("fleet.routing", ""),
         ("slo", ""),
         ("search", ""),
