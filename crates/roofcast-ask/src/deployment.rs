@@ -250,6 +250,7 @@ impl Deployment {
         if !options.ideal {
             support::check_formats(named, &accelerator, &formats.name(), formats.kv)?;
         }
+        let model = states::with_rows(model, named, &accelerator);
         let engine = EngineSettings::resolve(
             &options.engine,
             defaults::of(&options.engine, &accelerator, parallelism, &model),

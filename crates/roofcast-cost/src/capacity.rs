@@ -106,7 +106,7 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
     let fits = sequences > 0;
     let short_by_bytes = if fits { Bytes::ZERO } else { missing(&memory, context) };
     let smallest_topology = topologies(deployment, context, question.batch);
-    let least = min_accelerators(&memory, context, question.batch);
+    let pooled = min_accelerators(&memory, context, question.batch);
     let users =
         u64::try_from(u128::from(sequences * replicas) * u128::from(question.oversubscription_percent) / 100)
             .unwrap_or(u64::MAX);
@@ -128,7 +128,8 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
         users,
         deployments_for_users: question.users.filter(|_| users > 0).map(|wanted| wanted.div_ceil(users)),
         // Reserves are those of this deployment, and a smaller one may reserve less.
-        min_accelerators: least.map(|least| smallest_topology.as_ref().map_or(least, |s| least.min(s.count))),
+        min_accelerators: pooled
+            .map(|least| smallest_topology.as_ref().map_or(least, |s| least.min(s.count))),
         smallest_topology,
         in_stages: if sequences == 0 { in_stages(deployment, context, question.batch) } else { None },
         ranks: memory.ranks().to_vec(),

@@ -48,8 +48,8 @@ pub enum TraceFormat {
     BurstGpt,
     /// JSON lines with `conversations`, or with lengths; without times.
     ShareGpt,
-    /// roofcast's CSV: `arrival_s,input_len,output_len[,priority][,session][,max_tokens][,adapter]`, and those of vidur
-    /// and ServeGen, which differ in names.
+    /// roofcast's CSV: `arrival_s,input_len,output_len[,priority][,session][,max_tokens][,adapter]`, and those of vidur,
+    /// ServeGen, Splitwise and others, which differ in names.
     Own,
     /// CSV `input_length,output_length`, without times.
     Pairs,
@@ -92,7 +92,7 @@ impl Trace {
     /// Reads `text`; `place` names the file in errors. The format is detected from the first line if `format` is
     /// `None`.
     pub fn parse(place: &str, text: &str, format: Option<TraceFormat>) -> Result<Trace> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = &*json::listed(text.strip_prefix('\u{feff}').unwrap_or(text));
         let format = match format {
             Some(format) => format,
             None => detect(place, text)?,
@@ -162,6 +162,7 @@ fn detect(place: &str, text: &str) -> Result<TraceFormat> {
             serde_json::from_value(line).is_ok_and(|line| mooncake::is_vllms(&line))
         }),
         header if own::form(header, separator(text)).is_some() => Some(TraceFormat::Own),
+        header if own::lengths(header, separator(text)).is_some() => Some(TraceFormat::Pairs),
         header => match header.split(separator(text)).next().unwrap_or_default().trim() {
             "TIMESTAMP" => Some(TraceFormat::Azure),
             "Timestamp" => Some(TraceFormat::BurstGpt),

@@ -36,7 +36,10 @@ impl LatentForm {
             absorbed: (2 * heads * (2 * l.kv_lora_rank + l.qk_rope_head_dim)) as f64,
             expanded: (2 * heads * (l.qk_nope_head_dim + l.qk_rope_head_dim + l.v_head_dim)) as f64,
             up: 2.0 * expansion_elements as f64,
-            bytes_per_token: l.cached() as f64 / parts as f64 * deployment.kv.width.as_f64() / 8.0,
+            bytes_per_token: l
+                .row_bytes(deployment.kv)
+                .map_or(l.cached() as f64 * deployment.kv.width.as_f64() / 8.0, |row| row as f64)
+                / parts as f64,
             table: KernelBlocks::of(deployment),
         }
     }

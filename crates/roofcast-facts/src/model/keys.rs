@@ -89,6 +89,11 @@ impl<'a> Keys<'a> {
             .map(|(key, _)| key.as_str())
     }
 
+    /// Keys and values of the object itself, in file order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        self.map.iter().map(|(key, value)| (key.as_str(), value))
+    }
+
     /// Values of `model_type`: of the text part, then of the enclosing multimodal config.
     pub(super) fn types(&self) -> impl Iterator<Item = &'a str> {
         let type_of = |map: &'a Map<String, Value>| map.get("model_type").and_then(Value::as_str);

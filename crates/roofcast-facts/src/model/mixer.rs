@@ -185,7 +185,11 @@ impl Mixer {
     /// Bytes of [`Mixer::sequence_bytes`] on one rank, if tensor parallelism divides the cache into `parts`.
     pub fn rank_bytes(&self, kv: KvFormat, context: u64, parts: CacheParts) -> Bytes {
         let part_of = |count: u128, parts: u64| count.div_ceil(u128::from(parts.max(1)));
-        let elements = kv.width.bytes(part_of(self.kv_elements(context), parts.cache));
+        let row = if let Mixer::Latent(latent) = self { latent.row_bytes(kv) } else { None };
+        let elements = match row {
+            Some(row) => Bytes((row * context).div_ceil(parts.cache.max(1))),
+            None => kv.width.bytes(part_of(self.kv_elements(context), parts.cache)),
+        };
         let index_and_state =
             part_of(self.index_bytes(context), parts.index) + part_of(self.state_bytes(), parts.state);
         elements + Bytes(u64::try_from(index_and_state).unwrap_or(u64::MAX))

@@ -1,16 +1,17 @@
 //! Quantization as a checkpoint declares it: in `quantization_config` of a `config.json`, or in NVIDIA's
 //! `hf_quant_config.json`.
 //!
-//! Knows: the methods (fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt) and the modules that they
-//! leave unquantized. Knows nothing about chips: `deployment` decides whether a chip computes in a format.
+//! Knows: the methods (fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, modelopt; [`sections`] has those of one tool)
+//! and the modules that they leave unquantized. Knows nothing about chips: `deployment` decides whether a chip computes in a format.
 
 mod formats;
 mod modules;
+mod sections;
 
 use super::keys::{Keys, brief};
 use super::tensor::{Tensor, TensorRole};
 use crate::error::Result;
-use crate::precision::{Format, GgufMix, KvFormat, SEMI_STRUCTURED, WeightFormat, is_semi_structured};
+use crate::precision::{Format, GgufMix, KvFormat, WeightFormat};
 use formats::{expert_format, format_of, group_format, kv_of, modelopt};
 use modules::{Modules, aliases};
 use serde_json::Value;
@@ -95,15 +96,20 @@ impl Quantization {
             let accepted = "an object with quant_method, or none and precision.weights";
             return Err(keys.bad("quantization_config", brief(value), accepted));
         };
-        dense(&section)?;
-        let method =
-            section.text("quant_method")?.or(section.text("quant_algo")?).unwrap_or("compressed-tensors");
+        sections::dense(&section)?;
+        // ModelOpt's file as a whole, with the producer beside the section.
+        let section =
+            section.object("quantization").filter(|_| section.states("producer")).unwrap_or(section);
+        let unnamed = if section.states("bits") { "mlx" } else { "compressed-tensors" };
+        let method = section.text("quant_method")?.or(section.text("quant_algo")?).unwrap_or(unnamed);
         let names = [
             "modules_to_not_convert",
             "ignore",
             "ignored_layers",
             "exclude_modules",
             "llm_int8_skip_modules",
+            "exclude",
+            "skip_modules",
         ];
         let read = Quantization::section(method, &section, &names)?;
         Ok(match read {
@@ -122,6 +128,17 @@ impl Quantization {
     }
 
     fn section(method: &str, section: &Keys, ignored: &[&str]) -> Result<Option<Quantization>> {
+        if let Some(read) = sections::read(method, section)? {
+            let Some(format) = read.format else { return Ok(None) };
+            let mut unquantized = Modules::read(section, ignored);
+            unquantized.names.extend(read.ignored.names);
+            unquantized.globs.extend(read.ignored.globs);
+            return Quantization::bounded(
+                method,
+                section,
+                Declared { format, named: read.named, named_only: false, unquantized },
+            );
+        }
         let mut named = listed(section)?;
         let mut named_only = !named.is_empty();
         let mut format = None;
@@ -144,8 +161,14 @@ impl Quantization {
                 None => return Ok(None),
             },
         };
+        let unquantized = Modules::read(section, ignored);
+        Quantization::bounded(method, section, Declared { format, named, named_only, unquantized })
+    }
+
+    /// The quantization that a section declares, if its patterns are not too many to compare with every tensor.
+    fn bounded(method: &str, section: &Keys, declared: Declared) -> Result<Option<Quantization>> {
+        let Declared { format, named, named_only, unquantized: ignored } = declared;
         let kv = section.value("kv_cache_scheme").or(section.value("kv_cache_quant_algo"));
-        let ignored = Modules::read(section, ignored);
         let patterns = pattern_count(&ignored, &named);
         if patterns > MOST_PATTERNS || named.len() > MOST_GROUPS {
             let pattern_count = format!("{patterns} patterns in {} groups", named.len());
@@ -215,15 +238,12 @@ impl Quantization {
     }
 }
 
-/// Refuses weights that compressed-tensors' `sparsity_config` declares as 2:4 sparse.
-fn dense(section: &Keys) -> Result<()> {
-    let Some(sparsity) = section.object("sparsity_config") else { return Ok(()) };
-    for key in ["sparsity_structure", "format"] {
-        if let Some(text) = sparsity.text(key)?.filter(|text| is_semi_structured(text)) {
-            return Err(sparsity.bad(key, format!("{text:?}"), SEMI_STRUCTURED));
-        }
-    }
-    Ok(())
+/// Formats and modules that a section declares.
+struct Declared {
+    format: Format,
+    named: Vec<(Modules, Format)>,
+    named_only: bool,
+    unquantized: Modules,
 }
 
 /// Reads ModelOpt's `quantized_layers`, which states an algorithm per module; modules with equal formats are joined.
@@ -293,27 +313,6 @@ mod tests {
         let groups = r#"{"quant_method": "compressed-tensors", "config_groups": {"group_0": {
             "weights": {"num_bits": 4, "type": "int", "group_size": 32, "symmetric": true}, "targets": ["Linear"]}}}"#;
         assert_eq!(bits(groups), 4.5);
-    }
-
-    /// 2:4 sparsity by compressed-tensors' section and by a method's name; a dense section next to a format is read.
-    #[test]
-    fn sparse_weights_are_refused_with_their_reason() {
-        let refused = |json: &str| {
-            let text = format!("{{\"quantization_config\": {json}}}");
-            let config = serde_json::from_str(&text).unwrap();
-            Quantization::read("config.json", &config).unwrap_err().to_string()
-        };
-        for json in [
-            r#"{"quant_method": "compressed-tensors", "sparsity_config": {"format": "dense", "sparsity_structure": "2:4"}}"#,
-            r#"{"quant_method": "compressed-tensors", "sparsity_config": {"format": "sparse-24-bitmask"}}"#,
-            r#"{"quant_method": "gptq_marlin_24", "bits": 4}"#,
-        ] {
-            let error = refused(json);
-            assert!(error.contains("2:4 sparsity"), "{error}");
-        }
-        let dense =
-            r#"{"quant_method": "fp8", "sparsity_config": {"format": "dense", "sparsity_structure": "0:0"}}"#;
-        assert_eq!(read(dense).unwrap().format, Format::FP8);
     }
 
     /// Scales of 16 bits a group of integers, exponents of 8 bits per 32 small floats; integers of 4 bits with

@@ -662,3 +662,21 @@ fn the_null_block_is_kept_back() {
     let refused = refusal("0.30.0").unwrap();
     assert_eq!((refused.longest, refused.available_bytes), (511 * 16, Bytes(511 * 16 * 147_456)));
 }
+
+/// DeepSeek-V3.2 keeps 512 + 64 values and 132 B of an indexer in each of 61 layers. In 8 bits a row is 576 B, and 656 B on
+/// Hopper: 512, four scales of 4 B, and the rotary part in 16 bits.
+#[test]
+fn rows_of_sparse_attention_have_scales_on_hopper() {
+    let token = |chip: &str, kv: &str| {
+        let engine = EngineSpec { name: Some("vllm".into()), ..EngineSpec::default() };
+        let precision = PrecisionSpec { kv: Some(kv.into()), ..PrecisionSpec::default() };
+        let options = DeploymentOptions { engine, precision, ..DeploymentOptions::default() };
+        let chip = Arc::new(catalog().accelerator(chip).unwrap().clone());
+        let d =
+            Deployment::resolve(crate::support::model("deepseek-ai/DeepSeek-V3.2"), chip, &options).unwrap();
+        d.model.kv_bytes_per_token(d.kv, 4096)
+    };
+    assert_eq!(token("h200-sxm", "fp8"), Bytes(61 * (656 + 132)));
+    assert_eq!([token("mi355x", "fp8"), token("b200-sxm", "fp8")], [Bytes(61 * (576 + 132)); 2]);
+    assert_eq!(token("h200-sxm", "bf16"), Bytes(61 * (2 * 576 + 132)));
+}

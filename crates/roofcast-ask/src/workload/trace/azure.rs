@@ -42,6 +42,11 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
     })
 }
 
+/// Seconds since 1970 of a date with a time; `None` for other text.
+pub(super) fn seconds(text: &str) -> Option<f64> {
+    date(text.strip_suffix('Z').unwrap_or(text)).map(|ticks| ticks as f64 / TENTHS_OF_MICROSECONDS as f64)
+}
+
 /// Tenths of microseconds since 1970; `None` for text that is not a date.
 fn date(text: &str) -> Option<i64> {
     if !text.is_ascii() {

@@ -3,6 +3,8 @@
 use super::{Recording, TraceFormat};
 use roofcast_facts::error::{Result, told};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::borrow::Cow;
 
 /// Calls `each` with every line of `text`, parsed as a `T`.
 pub(super) fn lines<T: DeserializeOwned>(
@@ -36,16 +38,27 @@ pub(super) fn lines<T: DeserializeOwned>(
     Ok(())
 }
 
+/// The elements of a JSON list as lines, as ShareGPT's files have their conversations; other texts unchanged.
+pub(super) fn listed(text: &str) -> Cow<'_, str> {
+    let is_list = text.trim_start().starts_with('[');
+    let elements: Option<Vec<Value>> = is_list.then(|| serde_json::from_str(text).ok()).flatten();
+    match elements {
+        Some(elements) => elements.iter().map(|element| format!("{element}\n")).collect::<String>().into(),
+        None => text.into(),
+    }
+}
+
 /// The format of a file, from its first line; `is_vllms` distinguishes the two formats that have time stamps.
-pub(super) fn detect(line: &str, is_vllms: impl Fn(serde_json::Value) -> bool) -> Option<TraceFormat> {
-    let value: serde_json::Value = serde_json::from_str(line).ok()?;
+pub(super) fn detect(line: &str, is_vllms: impl Fn(Value) -> bool) -> Option<TraceFormat> {
+    let value: Value = serde_json::from_str(line).ok()?;
     if value.get("session_id").is_some() {
         return Some(TraceFormat::Turns);
     }
     if value.get("requests").is_some() {
         return Some(TraceFormat::Weka);
     }
-    if value.get("timestamp").is_some() {
+    let talks = ["conversation", "conversations", "messages"].iter().any(|key| value.get(key).is_some());
+    if value.get("timestamp").is_some() && !talks {
         return Some(if is_vllms(value) { TraceFormat::Vllm } else { TraceFormat::Mooncake });
     }
     Some(TraceFormat::ShareGpt)

@@ -1,43 +1,93 @@
-//! CSV with times in seconds: roofcast's `arrival_s,input_len,output_len`, vidur's
-//! `arrived_at,num_prefill_tokens,num_decode_tokens`, ServeGen's `timestamp,input_tokens,output_tokens` and the plain
-//! `timestamp,input_length,output_length`; optionally `priority` (smaller first), `session`, `max_tokens` (the client's
+//! CSV with times in seconds, since the start or since 1970, or as dates: roofcast's `arrival_s,input_len,output_len` and the
+//! names of other tools; optionally `priority` (smaller first), `session`, `max_tokens` (the client's
 //! bound, at least the output) and `adapter` (the name of a LoRA adapter, or nothing). Other columns are skipped.
 
-use super::{Recording, csv, plain};
+use super::csv::CsvRow;
+use super::{Recording, azure, csv, plain};
 use crate::workload::request::Request;
 use roofcast_facts::error::Result;
 use roofcast_facts::table::separator;
+use roofcast_facts::units::Picoseconds;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-/// Names of time, input and output: roofcast's, vidur's (`synthetic_request_generator`'s traces), ServeGen's, plain
-/// ones.
-const FORMS: [[&str; 3]; 4] = [
-    ["arrival_s", "input_len", "output_len"],
-    ["arrived_at", "num_prefill_tokens", "num_decode_tokens"],
-    ["timestamp", "input_tokens", "output_tokens"],
-    ["timestamp", "input_length", "output_length"],
+/// Names of the time: roofcast's, vidur's (`synthetic_request_generator`'s traces), ServeGen's, Splitwise's, plain ones.
+const TIMES: [&str; 7] =
+    ["arrival_s", "arrived_at", "timestamp", "arrival_timestamp", "arrival_time", "time", "ts"];
+/// Names of a prompt's tokens.
+const INPUTS: [&str; 8] = [
+    "input_len",
+    "num_prefill_tokens",
+    "input_tokens",
+    "input_length",
+    "prompt_size",
+    "prompt_tokens",
+    "prompt_len",
+    "prompt_length",
 ];
+/// Names of an answer's tokens.
+const OUTPUTS: [&str; 8] = [
+    "output_len",
+    "num_decode_tokens",
+    "output_tokens",
+    "output_length",
+    "token_size",
+    "completion_tokens",
+    "gen_len",
+    "generated_tokens",
+];
+/// Seconds of times since 1970, from 2001 to 2286.
+const EPOCH_S: Range<f64> = 1e9..1e10;
 const OPTIONAL: [&str; 4] = ["priority", "session", "max_tokens", "adapter"];
 
 /// Names of time, input and output in `header`; `None` if it has no such columns.
 pub(super) fn form(header: &str, separator: char) -> Option<[&'static str; 3]> {
-    let names: Vec<&str> = header.split(separator).map(str::trim).collect();
-    FORMS.into_iter().find(|form| form.iter().all(|name| names.contains(name)))
+    let [input, output] = lengths(header, separator)?;
+    Some([named(header, separator, &TIMES)?, input, output])
+}
+
+/// Names of input and output in `header`; `None` if it has no such columns.
+pub(super) fn lengths(header: &str, separator: char) -> Option<[&'static str; 2]> {
+    Some([named(header, separator, &INPUTS)?, named(header, separator, &OUTPUTS)?])
+}
+
+fn named(header: &str, separator: char, known: &[&'static str]) -> Option<&'static str> {
+    let has = |name: &&&str| header.split(separator).any(|column| column.trim() == **name);
+    known.iter().find(has).copied()
+}
+
+/// Time of a row in seconds; of dates, and of seconds since 1970, since the `first` one.
+fn time(row: &CsvRow, first: &mut Option<f64>, recording: &Recording) -> Result<Picoseconds> {
+    let written = row.text(0).unwrap_or_default();
+    let since_1970 =
+        written.parse().ok().filter(|seconds| EPOCH_S.contains(seconds)).or_else(|| azure::seconds(written));
+    match since_1970 {
+        Some(seconds) => {
+            let since = seconds - *first.get_or_insert(seconds);
+            recording.seconds(row.line, row.column(0), "the time since the first row", since)
+        }
+        None => row.seconds(0, recording),
+    }
 }
 
 pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
     let header = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    let [roofcasts, ..] = FORMS;
+    let roofcasts = [TIMES[0], INPUTS[0], OUTPUTS[0]];
     let columns = [form(header, separator(text)).unwrap_or(roofcasts).as_slice(), &OPTIONAL].concat();
     let mut adapters: BTreeMap<String, u32> = BTreeMap::new();
+    let mut sessions: BTreeMap<String, u32> = BTreeMap::new();
+    let mut first = None;
     csv::rows(text, &columns, 3, recording, |row, recording| {
-        let at = row.seconds(0, recording)?;
+        let at = time(row, &mut first, recording)?;
         let mut request = plain(at, row.tokens(1, recording)?, row.tokens(2, recording)?);
         if row.text(3).is_some() {
             request = Request { priority: row.value(3, "a whole number", recording)?, ..request };
         }
-        if row.text(4).is_some() {
-            request = Request { user: row.value(4, "a whole number from 0", recording)?, ..request };
+        if let Some(session) = row.text(4) {
+            let next = sessions.len() as u32;
+            let user =
+                session.parse().unwrap_or_else(|_| *sessions.entry(session.to_owned()).or_insert(next));
+            request = Request { user, ..request };
         }
         if row.text(5).is_some_and(|text| !text.is_empty()) {
             let bound = row.tokens(5, recording)?;
@@ -55,4 +105,48 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
         }
         recording.add(row.line, request)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Trace, TraceFormat};
+
+    /// Times in seconds, prompts and answers of a text.
+    fn read(text: &str) -> Vec<(f64, u32, u32)> {
+        let trace = Trace::parse("t", text, None).unwrap();
+        trace.requests.iter().map(|r| (r.at.seconds(), r.input_len, r.output_len)).collect()
+    }
+
+    /// Columns of Splitwise and of a gateway's log, with dates and seconds since 1970 counted from the first row.
+    #[test]
+    fn columns_of_other_tools() {
+        let expected = [(0.0, 100, 20), (1.5, 30, 5)];
+        for text in [
+            "request_id,arrival_timestamp,batch_size,prompt_size,token_size\n0,0,1,100,20\n1,1.5,1,30,5\n",
+            "arrival_time,prompt_tokens,completion_tokens\n1715000000.5,100,20\n1715000002,30,5\n",
+            "timestamp,input_length,output_length\n2024-01-01T00:00:00Z,100,20\n2024-01-01T00:00:01.5Z,30,5\n",
+        ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+        let sessions = "timestamp,input_tokens,output_tokens,session\n0,1,1,a\n1,1,1,b\n2,1,1,a\n";
+        let trace = Trace::parse("t", sessions, None).unwrap();
+        assert_eq!(trace.requests.iter().map(|r| r.user).collect::<Vec<_>>(), [0, 1, 0]);
+        let pairs = Trace::parse("t", "prompt_len,output_len\n100,20\n", None).unwrap();
+        assert_eq!((pairs.timed, pairs.requests[0].input_len), (false, 100));
+    }
+
+    /// Conversations by role and content, also as one JSON list, and behind a system's text.
+    #[test]
+    fn conversations_of_other_data_sets() {
+        let turn = |role: &str, text: &str| format!(r#"{{"role": "{role}", "content": "{text}"}}"#);
+        let [user, answer] = [turn("user", "one two three four"), turn("assistant", "five six")];
+        let plain = format!(r#"{{"conversation": [{user}, {answer}], "timestamp": "2023-04-09T00:02:53Z"}}"#);
+        let system = format!(r#"{{"messages": [{}, {user}, {answer}]}}"#, turn("system", "be kind"));
+        let [one, list, more] =
+            [plain.clone(), format!("[{plain},\n {plain}]"), system].map(|text| read(&text));
+        assert_eq!((one.len(), list.len()), (1, 2));
+        assert_eq!(list[1], one[0]);
+        assert!(more[0].1 > one[0].1 && more[0].2 == one[0].2);
+        assert_eq!(Trace::parse("t", &plain, Some(TraceFormat::ShareGpt)).unwrap().requests.len(), 1);
+    }
 }

@@ -1,7 +1,8 @@
 //! JSON lines of conversations, without times.
 //!
-//! A line has lengths (`input_length` or `prompt_tokens`, `output_length` or `completion_tokens`), or `conversations`,
-//! whose first two texts are prompt and answer, of as many tokens as their bytes and script suggest. For accurate
+//! A line has lengths (`input_length` or `prompt_tokens`, `output_length` or `completion_tokens`), or `conversations`
+//! (`conversation` of LMSYS and WildChat, `messages` of chats), whose first two texts are prompt and answer, behind a
+//! system's, of as many tokens as their bytes and script suggest. For accurate
 //! lengths, tokenize the texts beforehand.
 
 use super::super::words::estimated_tokens;
@@ -12,16 +13,19 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Line {
-    #[serde(alias = "prompt_tokens", alias = "input_len")]
+    #[serde(alias = "prompt_tokens", alias = "input_len", alias = "input_tokens", alias = "prompt_len")]
     input_length: Option<u64>,
-    #[serde(alias = "completion_tokens", alias = "output_len")]
+    #[serde(alias = "completion_tokens", alias = "output_len", alias = "output_tokens")]
     output_length: Option<u64>,
-    #[serde(default)]
+    #[serde(default, alias = "conversation", alias = "messages")]
     conversations: Vec<Turn>,
 }
 
 #[derive(Deserialize)]
 struct Turn {
+    #[serde(alias = "role")]
+    from: Option<String>,
+    #[serde(alias = "content")]
     value: String,
 }
 
@@ -30,6 +34,9 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
         let tokens = |turn: &Turn| estimated_tokens(&turn.value);
         let (input, output) = match (&found, found.conversations.as_slice()) {
             (Line { input_length: Some(input), output_length: Some(output), .. }, _) => (*input, *output),
+            (_, [system, prompt, answer, ..]) if system.from.as_deref() == Some("system") => {
+                (tokens(system) + tokens(prompt), tokens(answer))
+            }
             (_, [prompt, answer, ..]) => (tokens(prompt), tokens(answer)),
             _ => {
                 let message =

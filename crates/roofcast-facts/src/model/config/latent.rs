@@ -26,6 +26,7 @@ impl Reader<'_> {
                 Some(_) => Some(self.indexer(index, q_lora_rank)?),
                 None => None,
             },
+            scaled_rows: false,
         }))
     }
 

@@ -188,7 +188,7 @@ mod tests {
     }
 
     /// MiMo-V2-Flash as its class saves it: a windowed layer has twice the 4 KV heads of a full one, each of 192 + 128
-    /// values, a window of 129 − 1 tokens and 16 sinks. Hunyuan's experts have one more of the same width beside them.
+    /// values, a window of 129 − 1 tokens and 16 sinks. Hunyuan's layers have one shared expert of the same width.
     #[test]
     fn rules_of_a_class_count_as_keys() {
         let mimo = serde_json::json!({

@@ -6,6 +6,7 @@
 use super::attention::Gate;
 use super::indexer::Indexer;
 use crate::model::tensor::{OperatorKind, Split, Tensor};
+use crate::precision::KvFormat;
 
 /// Layer with multi-head latent attention.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,12 +29,25 @@ pub struct Latent {
     pub(crate) sinks: bool,
     /// Indexer that chooses the tokens that attention reads.
     pub indexer: Option<Indexer>,
+    /// True if a row of 8 bits has scales and a rotary part in 16 bits; see [`Latent::row_bytes`].
+    pub scaled_rows: bool,
 }
+
+/// Values of a latent that share a scale of 32 bits.
+const SCALED: u64 = 128;
 
 impl Latent {
     /// Cached elements of one token: the latent and the rotary key.
     pub fn cached(&self) -> u64 {
         self.kv_lora_rank + self.qk_rope_head_dim
+    }
+
+    /// Bytes of a token's row in FlashMLA's layout for sparse attention (`fp8_ds_mla`): values of 8 bits, a scale for 128 of
+    /// them, and the rotary key in 16 bits; `None` for rows that are of the KV format alone.
+    pub fn row_bytes(&self, kv: KvFormat) -> Option<u64> {
+        let is_scaled = self.scaled_rows && kv.name == KvFormat::FP8.name;
+        is_scaled
+            .then(|| self.kv_lora_rank + 4 * self.kv_lora_rank.div_ceil(SCALED) + 2 * self.qk_rope_head_dim)
     }
 
     /// Most tokens that one query reads; `None` for the whole context.

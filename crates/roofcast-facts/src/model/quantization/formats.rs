@@ -8,13 +8,15 @@ use crate::precision::{Dtype, Format, KvFormat, SEMI_STRUCTURED, Width, is_semi_
 use serde_json::Value;
 
 /// OCP microscaling 8-bit floats: an 8-bit exponent per 32 values.
-const MXFP8: Format = Format { name: "mxfp8", width: Width::grouped(8, 8, 32), compute: Some(Dtype::Fp8) };
+pub(super) const MXFP8: Format =
+    Format { name: "mxfp8", width: Width::grouped(8, 8, 32), compute: Some(Dtype::Fp8) };
 /// OCP microscaling 6-bit floats.
-const MXFP6: Format = Format { name: "mxfp6", width: Width::grouped(6, 8, 32), compute: None };
+pub(super) const MXFP6: Format = Format { name: "mxfp6", width: Width::grouped(6, 8, 32), compute: None };
 /// Names of integers by their bits, which compressed-tensors packs without gaps (`pack_to_int32` of 0.20).
 const NARROW: [&str; 8] = ["", "", "int2", "int3", "int4", "int5", "int6", "int7"];
 /// NVFP4 weights with 16-bit activations.
-const NVFP4_WEIGHT_ONLY: Format = Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 };
+pub(super) const NVFP4_WEIGHT_ONLY: Format =
+    Format { name: "nvfp4-weight-only", compute: None, ..Format::NVFP4 };
 
 /// Format of the experts: DeepSeek-V4's `expert_dtype`, or `store_dtype` in MiMo-V2.6's section: 4-bit floats with an
 /// 8-bit exponent per 32 values, computed with fp8 activations.
@@ -30,11 +32,11 @@ pub(super) fn expert_format(keys: &Keys, section: &Keys) -> Result<Option<Format
 /// Storage format of a quantization method; `None` for methods that keep weights in 16 bits.
 pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> {
     let bits = section.count(&["bits", "w_bit"])?.unwrap_or(4);
-    let group = section
-        .value("group_size")
-        .and_then(Value::as_i64)
-        .filter(|g| (1..=65_536).contains(g))
-        .unwrap_or(128) as u32;
+    let group = match section.value("group_size").and_then(Value::as_i64) {
+        // A scale a row, which is not counted.
+        Some(-1) => None,
+        size => Some(size.filter(|size| (1..=65_536).contains(size)).unwrap_or(128) as u32),
+    };
     Ok(Some(match method.to_ascii_lowercase().as_str() {
         "fp8" => match section.value("weight_block_size") {
             Some(_) => Format::FP8_BLOCK,
@@ -55,22 +57,23 @@ pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> 
     }))
 }
 
-fn integer(
+/// Integers of `bits` bits with `overhead` bits for each `group` of values, or for each row.
+pub(super) fn integer(
     four: &'static str,
     eight: &'static str,
     bits: u64,
     overhead: u32,
-    group: u32,
+    group: Option<u32>,
     section: &Keys,
 ) -> Result<Format> {
-    match bits {
-        4 => Ok(Format { name: four, width: Width::grouped(4, overhead, group), compute: None }),
-        8 => Ok(Format { name: eight, width: Width::grouped(8, overhead, group), compute: None }),
-        2 | 3 => {
-            Ok(Format { name: "int-low", width: Width::grouped(bits as u32, overhead, group), compute: None })
-        }
-        _ => Err(section.bad("quantization_config.bits", bits, "2, 3, 4, 8")),
-    }
+    let width = group.map_or(Width::bits(bits as u32), |group| Width::grouped(bits as u32, overhead, group));
+    let name = match bits {
+        4 => four,
+        8 => eight,
+        2 | 3 | 5 | 6 | 7 => "int-low",
+        _ => return Err(section.bad("quantization_config.bits", bits, "2 to 8")),
+    };
+    Ok(Format { name, width, compute: None })
 }
 
 /// Format of one of NVIDIA ModelOpt's algorithms, by name.
@@ -92,7 +95,8 @@ pub(super) fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
             return Err(section.bad(
                 "quant_method",
                 format!("{name:?}"),
-                "fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, nvfp4, modelopt and its algorithms",
+                "fp8, gptq, awq, bitsandbytes, compressed-tensors, mxfp4, nvfp4, modelopt and its algorithms, quark, \
+                 auto-round, hqq, fp_quant, sinq, torchao",
             ));
         }
     }))
