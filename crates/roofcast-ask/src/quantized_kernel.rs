@@ -343,6 +343,10 @@ mod tests {
             assert_eq!(chosen_on("m2-ultra", "llama.cpp", version, None, "q4_k_m"), "gguf-metal");
         }
         assert_eq!(chosen_on("mi300x", "llama.cpp", Some("b3000"), None, "q4_k_m"), "–");
+        assert_eq!(chosen_on("epyc-9654", "llama.cpp", None, None, "q4_k_m"), "gguf-cpu");
+        for weights in ["awq-int4", "gptq-int4"] {
+            assert_eq!(chosen_on("mi300x", "vllm", None, None, weights), "triton-w4a16");
+        }
         let refused = chosen("llama.cpp", None, Some("gguf-metal"), "q4_k_m");
         assert!(refused.contains("gguf-mmq, gguf-cublas"), "{refused}");
         for other in ["gguf-cublas", "gguf-mmq"] {

@@ -314,8 +314,11 @@ impl EngineSpec {
     pub(crate) fn on_accelerator(&self) -> EngineSpec {
         let mut spec = self.clone();
         spec.vllm.cpu_offload_gb = None;
-        let LlamaCppSpec { n_ctx, kv_unified, n_ubatch, swa_full, .. } = self.llama_cpp;
-        spec.llama_cpp = LlamaCppSpec { n_ctx, kv_unified, n_ubatch, swa_full, ..LlamaCppSpec::default() };
+        let keys = &mut spec.llama_cpp;
+        keys.n_gpu_layers = None;
+        keys.n_cpu_moe = None;
+        keys.override_tensor = None;
+        keys.no_kv_offload = None;
         spec
     }
 

@@ -11,4 +11,5 @@ pub mod offload;
 pub(crate) mod paged;
 pub mod prefix;
 pub(crate) mod recency;
+pub mod slots;
 pub(crate) mod spans;

@@ -102,6 +102,8 @@ pub enum PrefixCaching {
     Blocks,
     /// Tokens are found in a radix tree.
     Tree,
+    /// Each slot keeps the tokens of its last request.
+    Slots,
 }
 
 impl Profile {
@@ -265,6 +267,7 @@ fn llama_cpp() -> Profile {
         max_num_seqs: Some(4),
         reservation: Reservation::Max,
         has_slots: true,
+        prefixes: PrefixCaching::Slots,
         layouts: &[KvLayout::Contiguous],
         ..Profile::chunked(Order::Arrival)
     }

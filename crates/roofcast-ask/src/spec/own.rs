@@ -171,5 +171,13 @@ section! {
         override_tensor: Option<String>,
         #[doc = about!("engine.llama-cpp.no_kv_offload")]
         no_kv_offload: Option<bool>,
+        #[doc = about!("engine.llama-cpp.cache_reuse")]
+        cache_reuse: Option<u64>,
+        #[doc = about!("engine.llama-cpp.cache_ram")]
+        cache_ram: Option<i64>,
+        #[doc = about!("engine.llama-cpp.ctx_checkpoints")]
+        ctx_checkpoints: Option<u64>,
+        #[doc = about!("engine.llama-cpp.slot_prompt_similarity")]
+        slot_prompt_similarity: Option<f64>,
     }
 }

@@ -43,6 +43,12 @@ mod tests {
         // 15.4 GiB of Qwen3.8-27B, less an embedding of 0.7 GB, are read 12.56 times a second.
         let read = (15.4 * f64::from(1 << 30) - 0.7e9) * 12.56 / 256e9;
         assert!((gemm[1] - read).abs() < 0.01, "{read}");
+        // 7.50 billion weights of Llama-3.1-8B outside embedding and lm_head at 3226.54 prompt tokens/s of 122.8 TFLOP/s, and
+        // 19.76 GB of Qwen3-32B, less an embedding of 0.44 GB, read 31.58 times a second, beside 0.78 ms of host a token.
+        let gemm = calibration.efficiency("amd", "rdna3").gemm;
+        let products = 2.0 * 7.5e9 * 3226.54 / 122.8e12;
+        let read = 19.32e9 / (1.0 / 31.58 - 0.78e-3) / 800e9;
+        assert!((gemm[0] - products).abs() < 0.011 && (gemm[1] - read).abs() < 0.011, "{products} {read}");
         assert_eq!((attention("cdna3"), attention("rdna4")[1]), ([0.3, 0.6], 0.6));
     }
 }

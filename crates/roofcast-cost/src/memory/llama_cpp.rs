@@ -16,7 +16,6 @@ use super::{COMMUNICATOR, Rank, Refusal, Start, asked_room, budget, free, parts}
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::{CELLS, Slots};
 use roofcast_ask::spec::{AttentionBackend, EngineKind};
-use roofcast_facts::model::mixer::Attention;
 use roofcast_facts::model::{Ffn, Mixer};
 use roofcast_facts::units::Bytes;
 
@@ -164,7 +163,7 @@ fn caches(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64, on_h
     let draft = deployment.draft.as_ref().filter(|draft| stage < draft.stages.len());
     let draft = draft.map_or(Bytes::ZERO, |draft| caches(draft, stage, slots, n_ctx, on_host));
     let layer = |mixer: &Mixer| {
-        let cells = match window(mixer) {
+        let cells = match mixer.window() {
             Some(window) => slots.window_cells(window, n_ctx) * slots.streams(),
             None => slots.cells(n_ctx),
         };
@@ -195,14 +194,6 @@ fn state(mixer: &Mixer, parts: u64) -> Bytes {
     Bytes(u64::try_from(mixer.state_bytes().div_ceil(u128::from(parts.max(1)))).unwrap_or(u64::MAX))
 }
 
-/// Tokens of a layer's window; chunks are cached like windows.
-fn window(mixer: &Mixer) -> Option<u64> {
-    match mixer {
-        Mixer::Attention(Attention { window, chunk, .. }) => window.or(*chunk),
-        _ => None,
-    }
-}
-
 /// Bytes of the compute buffer on one device for a context of `n_ctx` tokens over `slots`. The largest of three phases
 /// counts in addition to the masks: a feed-forward layer, the scores of a layer, or the logits.
 fn buffer(deployment: &Deployment, slots: &Slots, n_ctx: u64) -> Bytes {
@@ -210,9 +201,10 @@ fn buffer(deployment: &Deployment, slots: &Slots, n_ctx: u64) -> Bytes {
     let tp = deployment.parallelism.tp;
     let whole = slots.slot_context(n_ctx);
     let mixers = || model.layers.iter().map(|layer| &layer.mixer);
-    let windows = mixers().filter_map(window).min().map_or(0, |window| slots.window_cells(window, n_ctx));
+    let windows =
+        mixers().filter_map(Mixer::window).min().map_or(0, |window| slots.window_cells(window, n_ctx));
     let global =
-        if mixers().any(|mixer| mixer.kv_elements(1) > 0 && window(mixer).is_none()) { whole } else { 0 };
+        if mixers().any(|mixer| mixer.kv_elements(1) > 0 && mixer.window().is_none()) { whole } else { 0 };
     let scored = writes_scores(deployment);
     let mask = (global + windows) * if scored { SINGLE } else { HALF };
     let width = mixers().map(|mixer| heads_width(mixer, tp)).max().unwrap_or_default();

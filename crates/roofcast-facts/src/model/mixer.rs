@@ -172,6 +172,14 @@ impl Mixer {
         }
     }
 
+    /// Tokens of the layer's window; `None` without one. Chunks are cached like windows.
+    pub fn window(&self) -> Option<u64> {
+        match self {
+            Mixer::Attention(Attention { window, chunk, .. }) => window.or(*chunk),
+            _ => None,
+        }
+    }
+
     /// Bytes of the state that a sequence keeps, whatever its length and the KV format.
     pub fn state_bytes(&self) -> u128 {
         self.state().map_or(0, |s| s.bytes)

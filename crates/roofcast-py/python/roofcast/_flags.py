@@ -304,6 +304,17 @@ class DeploymentFlags(TypedDict, total=False):
     """Places of llama.cpp's tensors by their names, as in exps=CPU: patterns, separated by commas: -ot"""
     no_kv_offload: bool | None
     """Whether llama.cpp keeps the whole KV cache in host memory: -nkvo [default: false]"""
+    cache_reuse: int | None
+    """Least tokens of a piece of a kept prompt that llama.cpp reuses at another position: --cache-reuse; 0 for none
+    [default: 0]"""
+    cache_ram: int | None
+    """MiB of prompts that llama.cpp keeps in host memory; 0 for none, -1 for no bound [default: 8192]"""
+    ctx_checkpoints: int | None
+    """Most checkpoints of a slot of llama.cpp, to which a model with windows or recurrent states goes back [default:
+    32]"""
+    slot_prompt_similarity: float | None
+    """Share of a prompt, 0 to 1, from which on a request gets the slot of llama.cpp that has that part; 0 for the slot
+    that is free longest [default: 0.1]"""
     from_command: Word | None
     """Read an engine's command line as a deployment: vllm serve …, python -m sglang.launch_server …"""
     from_manifest: Word | None
@@ -741,6 +752,17 @@ class PlanFlags(TypedDict, total=False):
     """Places of llama.cpp's tensors by their names, as in exps=CPU: patterns, separated by commas: -ot"""
     no_kv_offload: bool | None
     """Whether llama.cpp keeps the whole KV cache in host memory: -nkvo [default: false]"""
+    cache_reuse: int | None
+    """Least tokens of a piece of a kept prompt that llama.cpp reuses at another position: --cache-reuse; 0 for none
+    [default: 0]"""
+    cache_ram: int | None
+    """MiB of prompts that llama.cpp keeps in host memory; 0 for none, -1 for no bound [default: 8192]"""
+    ctx_checkpoints: int | None
+    """Most checkpoints of a slot of llama.cpp, to which a model with windows or recurrent states goes back [default:
+    32]"""
+    slot_prompt_similarity: float | None
+    """Share of a prompt, 0 to 1, from which on a request gets the slot of llama.cpp that has that part; 0 for the slot
+    that is free longest [default: 0.1]"""
     workload: Word | None
     """Published traffic, as in azure-conv-2023 or sharegpt; as a flag also a trace file"""
     seed: int | None

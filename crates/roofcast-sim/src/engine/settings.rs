@@ -3,6 +3,7 @@
 //! Knows: the KV cache that fits memory, the defaults of each scheduler, and the settings that each scheduler refuses;
 //! the latter two are in the [`Profile`] of the scheduler. Operations after this conversion cannot fail.
 
+use crate::kv_cache::slots::{Rewinding, SlotCaching};
 use crate::scheduler::config::{EngineConfig, Order, Preemption, PrefixCaching, RankSettings, Reservation};
 use crate::scheduler::state::polling::PollingConfig;
 use crate::scheduler::{Policy, vllm};
@@ -13,6 +14,9 @@ use roofcast_ask::kv_cache::tier::HostTier;
 use roofcast_ask::spec::{KvLayout, PreemptionMode, QueuePolicy, ReservationKind, SchedulerKind};
 use roofcast_cost::memory::{self, Memory, layer_groups};
 use roofcast_facts::error::{Error, Result};
+
+/// Tokens of a prompt over which the bytes of a kept token are a mean.
+const MANY_TOKENS: u64 = 4096;
 
 impl EngineConfig {
     /// The settings of one replica of `deployment`, or of each of its data-parallel ranks if these are engines, and the
@@ -94,6 +98,7 @@ impl EngineConfig {
             enable_chunked_prefill: chunks(spec, &profile),
             scheduler_reserve_full_isl: spec.scheduler_reserve_full_isl,
             prefixes,
+            slots: (prefixes == PrefixCaching::Slots).then(|| slot_caching(deployment, max_num_seqs)),
             watermark_blocks: (spec.watermark * (blocks + profile.null_blocks) as f64) as u64,
             order: if spec.policy == QueuePolicy::Fcfs { profile.order } else { Order::Key },
             polling: polling(spec, budget, attention_dp),
@@ -165,6 +170,40 @@ fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCac
     let shareable = spec.kv_layout != Some(KvLayout::Vattention);
     let shares = (shared || spec.offload().is_some()) && shareable;
     if spec.enable_prefix_caching.unwrap_or(shares) { profile.prefixes } else { PrefixCaching::Unknown }
+}
+
+/// Rules by which llama.cpp's server keeps the prompts of its `count` slots.
+fn slot_caching(deployment: &Deployment, count: u64) -> SlotCaching {
+    let slots = deployment.engine.slots;
+    let pool = memory::pool(deployment);
+    let n_ctx = pool.map_or(u64::MAX, |pool| pool.cells);
+    let window = deployment.model.layers.iter().filter_map(|layer| layer.mixer.window()).min();
+    let recurrent = deployment.model.layers.iter().any(|layer| layer.mixer.state_bytes() > 0);
+    let rewinding = match window.filter(|_| !slots.swa_full) {
+        _ if recurrent => Rewinding::Never,
+        Some(tokens) => {
+            // Slots that share the cells of a window leave each other one window.
+            let others = if slots.unified { count.saturating_sub(1) } else { 0 };
+            let cells = slots.window_cells(tokens, n_ctx).saturating_sub(others * tokens);
+            Rewinding::Window { tokens, cells: cells.max(tokens) }
+        }
+        None => Rewinding::Freely,
+    };
+    let bytes_per_token = memory::sequence_bytes(deployment, 0, MANY_TOKENS).as_f64() / MANY_TOKENS as f64;
+    let host_tokens = match slots.cache_ram {
+        ..0 => n_ctx,
+        mib => (mib as f64 * f64::from(1 << 20) / bytes_per_token.max(1.0)) as u64,
+    };
+    SlotCaching {
+        count,
+        unified: slots.unified,
+        similarity: slots.prompt_similarity,
+        n_cache_reuse: slots.cache_reuse,
+        host_tokens,
+        checkpoints: slots.ctx_checkpoints,
+        n_ubatch: slots.n_ubatch,
+        rewinding,
+    }
 }
 
 /// Groups of layers with separate blocks, and the number of blocks that fit. vLLM frees blocks outside a window; for
@@ -284,7 +323,7 @@ fn name(kind: SchedulerKind) -> String {
 /// Refuses prefix caches that the scheduler does not support, and queue order by prefix without a prefix cache.
 fn check_prefixes(spec: &EngineSettings, config: &EngineConfig) -> Result<()> {
     if spec.enable_prefix_caching == Some(true) && config.prefixes == PrefixCaching::Unknown {
-        let accepted = "scheduler vllm or sglang, or omit the key";
+        let accepted = "scheduler vllm, sglang or llama.cpp, or omit the key";
         return Err(Error::field("engine", "enable_prefix_caching", "set", accepted));
     }
     if config.prefixes != PrefixCaching::Unknown && spec.kv_layout == Some(KvLayout::Vattention) {

@@ -5,6 +5,7 @@
 pub use roofcast_ask::engine_settings::{Balance, Order, PrefixCaching, Reservation};
 
 use super::state::polling::PollingConfig;
+use crate::kv_cache::slots::SlotCaching;
 use crate::scheduler::vllm;
 use roofcast_ask::kv_cache::groups::Groups;
 use roofcast_ask::kv_cache::tier::HostTier;
@@ -34,6 +35,8 @@ pub struct EngineConfig {
     pub scheduler_reserve_full_isl: bool,
     /// Kind of prefix cache.
     pub prefixes: PrefixCaching,
+    /// Rules of slots that keep their prompts; `None` without such slots.
+    pub slots: Option<SlotCaching>,
     /// Number of blocks that stay free when a request is admitted while others run.
     pub watermark_blocks: u64,
     /// Order of the queue.

@@ -2,7 +2,7 @@
 //! decodes.
 //!
 //! Knows: a request keeps its slot until it ends. Each step computes one token of every slot that generates, and fills
-//! the batch (`n_batch`) with prompts in order of the slots. No request is preempted. Waiting requests need a free slot
+//! the batch (`n_batch`) with the parts of prompts that the slots do not keep, in order of the slots. No request is preempted. Waiting requests need a free slot
 //! alone: if the cells of a shared cache do not suffice for a batch, every running request ends with an error, and
 //! waiting ones follow. Source: `update_slots` of `tools/server/server.cpp` (b6000 and later); the overflow as
 //! observed in b11549. Knows nothing about time.
@@ -27,12 +27,12 @@ pub(super) fn schedule<D: Decodes>(state: &mut State<D>) -> bool {
     }
     while budget > 0 && state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { break };
-        let known = state.sequence(id).known;
-        if state.admission_blocks(id, known) > state.free() {
+        let new = state.look_up(id).1;
+        if state.admission_blocks(id, new) > state.free() {
             break;
         }
-        state.admit(known.min(budget));
-        budget -= known.min(budget);
+        state.admit(new.min(budget));
+        budget -= new.min(budget);
     }
     true
 }
@@ -60,7 +60,7 @@ fn schedule_shared<D: Decodes>(state: &mut State<D>) -> bool {
     }
     while budget > 0 && state.running() < state.config.max_num_seqs {
         let Some(id) = state.head() else { break };
-        let tokens = state.sequence(id).known.min(budget);
+        let tokens = state.look_up(id).1.min(budget);
         let fits = state.admission_blocks(id, tokens) <= state.free();
         if !fits && state.running() == 0 {
             break;

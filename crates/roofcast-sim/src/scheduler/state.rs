@@ -329,14 +329,14 @@ impl<D: Decodes> State<D> {
         }
         let blocks = self.admission_blocks(id, tokens);
         self.free -= blocks;
-        self.cache.admit(id, blocks, tokens);
+        self.cache.admit(id, (blocks, self.sequences[id as usize].known), tokens);
         self.enter(id);
         let sequence = &mut self.sequences[id as usize];
         sequence.phase = Phase::Prefill;
         sequence.computed = sequence.ready;
         sequence.held = match self.cache {
             Cache::Blocks(_) => u64::from((sequence.ready + tokens).div_ceil(self.config.block_size)),
-            Cache::Counted | Cache::Reservations(_) => blocks,
+            Cache::Counted | Cache::Reservations(_) | Cache::Slots(_) => blocks,
         };
         self.tally.cached_tokens += u64::from(sequence.ready);
         if sequence.generated == 0 && sequence.preemptions == 0 {

@@ -145,6 +145,10 @@ const SAMPLES: &[(&str, &str, &str, &str)] = &[
     ("llama-cpp.n_cpu_moe", "12", DENSE, ""),
     ("llama-cpp.override_tensor", "\"ffn_down=CPU,1.attn=CUDA0\"", DENSE, ""),
     ("llama-cpp.no_kv_offload", "true", DENSE, ""),
+    ("llama-cpp.cache_reuse", "256", DENSE, ""),
+    ("llama-cpp.cache_ram", "4096", DENSE, ""),
+    ("llama-cpp.ctx_checkpoints", "8", DENSE, ""),
+    ("llama-cpp.slot_prompt_similarity", "0.5", DENSE, ""),
     ("vllm.cpu_offload_gb", "10.0", DENSE, ""),
     ("tensorrt-llm.batch_wait_timeout_iters", "5", DENSE, ""),
     ("tensorrt-llm.batch_wait_max_tokens_ratio", "0.5", DENSE, ""),
@@ -169,7 +173,7 @@ fn settings(d: &Deployment) -> EngineSettings {
     settings.max_model_len = None;
     settings.slots.n_ctx = None;
     if d.engine.kind() != EngineKind::LlamaCpp {
-        settings.slots = Slots { count: 0, unified: false, n_ctx: None, n_ubatch: 0, swa_full: false };
+        settings.slots = Slots::default();
     }
     // Other engines than vLLM have these keys under names of their own, which are compared too, or as a default.
     if d.engine.kind() != EngineKind::Vllm {

@@ -6,6 +6,7 @@
 use super::identity::Identity;
 use super::reservations::Reservations;
 use crate::kv_cache::prefix::SharedPrefix;
+use crate::kv_cache::slots::Slots;
 use crate::scheduler::config::{EngineConfig, PrefixCaching};
 use roofcast_ask::arrival::{Arrival, SequenceId};
 use roofcast_ask::workload::Prompt;
@@ -19,6 +20,8 @@ pub(super) enum Cache {
     Blocks(Box<Identity>),
     /// Contiguous reservations, with their positions.
     Reservations(Reservations),
+    /// Interchangeable cells, and the prompts that slots keep.
+    Slots(Box<Slots>),
 }
 
 impl Cache {
@@ -26,11 +29,14 @@ impl Cache {
         if config.contiguous {
             return Cache::Reservations(Reservations::new(config.blocks));
         }
+        if let Some(rules) = config.slots {
+            return Cache::Slots(Box::new(Slots::new(rules)));
+        }
         match config.prefixes {
             PrefixCaching::Unknown => Cache::Counted,
             PrefixCaching::Blocks => Cache::Blocks(Box::new(Identity::new(config.blocks, config.block_size))),
-            // SGLang's engine has its own radix tree.
-            PrefixCaching::Tree => Cache::Counted,
+            // SGLang's engine has its own radix tree, and slots have rules.
+            PrefixCaching::Tree | PrefixCaching::Slots => Cache::Counted,
         }
     }
 
@@ -39,6 +45,7 @@ impl Cache {
     pub(super) fn arrive(&mut self, id: SequenceId, arrival: &Arrival, prefix: SharedPrefix) {
         match self {
             Cache::Blocks(identity) => identity.arrive(id, arrival.number, prefix),
+            Cache::Slots(slots) => slots.arrive(id, prefix),
             Cache::Counted | Cache::Reservations(_) => {}
         }
     }
@@ -47,6 +54,7 @@ impl Cache {
     pub(super) fn holds(&self, prompt: &Prompt) -> u64 {
         match self {
             Cache::Blocks(identity) => identity.holds(prompt),
+            Cache::Slots(slots) => slots.holds(prompt),
             Cache::Counted | Cache::Reservations(_) => 0,
         }
     }
@@ -56,16 +64,18 @@ impl Cache {
     pub(super) fn find(&mut self, id: SequenceId, known: u32) -> u32 {
         match self {
             Cache::Blocks(identity) => identity.find(id, u64::from(known)) as u32,
+            Cache::Slots(slots) => slots.find(id, u64::from(known)) as u32,
             Cache::Counted | Cache::Reservations(_) => 0,
         }
     }
 
-    /// Admits a request that allocates `blocks` blocks and computes `tokens` tokens.
+    /// Admits a request of `known` tokens that allocates `blocks` blocks and computes `tokens` tokens.
     #[inline(always)]
-    pub(super) fn admit(&mut self, id: SequenceId, blocks: u64, tokens: u32) {
+    pub(super) fn admit(&mut self, id: SequenceId, (blocks, known): (u64, u32), tokens: u32) {
         match self {
             Cache::Blocks(identity) => identity.admit(id, u64::from(tokens)),
             Cache::Reservations(chunks) => chunks.take(id, blocks),
+            Cache::Slots(slots) => slots.admit(id, u64::from(known)),
             Cache::Counted => {}
         }
     }
@@ -75,7 +85,7 @@ impl Cache {
     pub(super) fn decode(&mut self, blocks: u64) {
         match self {
             Cache::Blocks(identity) => identity.decode(blocks),
-            Cache::Counted | Cache::Reservations(_) => {}
+            Cache::Counted | Cache::Reservations(_) | Cache::Slots(_) => {}
         }
     }
 
@@ -84,6 +94,7 @@ impl Cache {
     pub(super) fn forget(&mut self, id: SequenceId) {
         match self {
             Cache::Blocks(identity) => identity.forget(id),
+            Cache::Slots(slots) => slots.forget(id),
             Cache::Counted | Cache::Reservations(_) => {}
         }
     }
@@ -93,7 +104,7 @@ impl Cache {
     pub(super) fn shared_tokens(&self) -> u64 {
         match self {
             Cache::Blocks(identity) => identity.shared_tokens(),
-            Cache::Counted | Cache::Reservations(_) => 0,
+            Cache::Counted | Cache::Reservations(_) | Cache::Slots(_) => 0,
         }
     }
 }

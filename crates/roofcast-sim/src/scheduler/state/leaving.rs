@@ -234,6 +234,10 @@ impl<D: Decodes> State<D> {
                 chunks.give_back(id, blocks);
                 self.free += blocks;
             }
+            Cache::Slots(slots) => {
+                slots.leave(id, computed, generated);
+                self.free += blocks;
+            }
             Cache::Counted => self.free += blocks,
         }
     }

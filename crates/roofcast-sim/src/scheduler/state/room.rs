@@ -19,7 +19,7 @@ impl<D: Decodes> State<D> {
         let Sequence { arrival, known, ready, .. } = self.sequence(id);
         match &self.cache {
             Cache::Blocks(identity) => return identity.admission_blocks(u64::from(tokens)),
-            Cache::Counted | Cache::Reservations(_) => {}
+            Cache::Counted | Cache::Reservations(_) | Cache::Slots(_) => {}
         }
         match self.config.reservation {
             Reservation::Grow => self.blocks(ready + tokens),
