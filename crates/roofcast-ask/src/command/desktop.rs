@@ -215,12 +215,12 @@ mod tests {
         assert!(read.notes[1].contains("OLLAMA_MAX_QUEUE"), "{:?}", read.notes);
         assert!(read.unmodelled[0].contains("OLLAMA_KEEP_ALIVE"), "{:?}", read.unmodelled);
         assert_eq!(arguments(served), "-np 4 -b 512 -fa off");
-        let kept = ollama(
+        let forever = ollama(
             &words("serve"),
             &words("OLLAMA_KEEP_ALIVE=-1 OLLAMA_NUM_PARALLEL=0 OLLAMA_CONTEXT_LENGTH="),
         );
-        assert!(kept.as_ref().unwrap().unmodelled.is_empty());
-        assert_eq!(arguments(kept), "-np 1 -b 512");
+        assert!(forever.as_ref().unwrap().unmodelled.is_empty());
+        assert_eq!(arguments(forever), "-np 1 -b 512");
     }
 
     #[test]

@@ -69,7 +69,8 @@ impl RateFormula {
                 (false, [(compute * kernels.chip.held_back()).min(1.0), memory], shares.start)
             }
         };
-        let compute = regimes.compute.filter(|_| quantized && !ideal).unwrap_or(compute);
+        let alike = quantized || regimes.experts_alike && family == Family::Moe;
+        let compute = regimes.compute.filter(|_| alike && !ideal).unwrap_or(compute);
         let memory = regimes.memory.filter(|_| quantized && !ideal).unwrap_or(memory);
         let sustained = kernels.chip.readable_bandwidth() / bandwidth;
         let memory = if ideal { memory } else { memory.min(sustained) };

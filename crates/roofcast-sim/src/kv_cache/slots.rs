@@ -126,8 +126,8 @@ impl Slots {
     /// Number of tokens of `prompt` that a slot or the host's memory has.
     pub(crate) fn holds(&self, prompt: &Prompt) -> u64 {
         let tokens = Tokens::of_prompt(prompt);
-        let kept = self.slots.iter().map(|slot| &slot.kept).chain(&self.host);
-        kept.map(|kept| common(&kept.tokens, &tokens)).max().unwrap_or(0)
+        let prompts = self.slots.iter().map(|slot| &slot.kept).chain(&self.host);
+        prompts.map(|kept| common(&kept.tokens, &tokens)).max().unwrap_or(0)
     }
 
     /// Chooses the slot of a request with a prompt of `known` tokens and returns the number of tokens that the slot has.
@@ -211,8 +211,8 @@ impl Slots {
         // Of equally old slots the last counts.
         let oldest = || free().rev().min_by_key(|(_, slot)| slot.freed).map(|(index, _)| index);
         let slot = similar.or_else(oldest)?;
-        let kept = best * known as f64 / self.slots[slot].kept.length.max(1) as f64;
-        if self.rules.host_tokens > 0 && (similar.is_none() || kept < LARGE_LOSS) {
+        let repeated = best * known as f64 / self.slots[slot].kept.length.max(1) as f64;
+        if self.rules.host_tokens > 0 && (similar.is_none() || repeated < LARGE_LOSS) {
             self.save(slot);
             self.load(id, slot, known);
         }
@@ -221,17 +221,20 @@ impl Slots {
 
     /// Copies the prompt of `slot` to the host's memory, in place of its own beginnings and of the oldest prompts.
     fn save(&mut self, slot: usize) {
-        let kept = &self.slots[slot].kept;
+        let replaced = &self.slots[slot].kept;
         let is_within = |a: &Kept, b: &Kept| common(&a.tokens, &b.tokens) >= a.length;
         let limit = self.rules.host_tokens;
-        if kept.length == 0 || kept.length > limit || self.host.iter().any(|other| is_within(kept, other)) {
+        if replaced.length == 0
+            || replaced.length > limit
+            || self.host.iter().any(|other| is_within(replaced, other))
+        {
             return;
         }
-        self.host.retain(|other| !is_within(other, kept));
-        while self.host.iter().map(|other| other.length).sum::<u64>() + kept.length > limit {
+        self.host.retain(|other| !is_within(other, replaced));
+        while self.host.iter().map(|other| other.length).sum::<u64>() + replaced.length > limit {
             self.host.pop_front();
         }
-        self.host.push_back(kept.clone());
+        self.host.push_back(replaced.clone());
     }
 
     /// Moves the prompt from the host's memory to `slot` of which the request repeats more, both of the prompt and of its
@@ -244,15 +247,15 @@ impl Slots {
             [kept_share, repeated / known as f64]
         };
         let [mut best_kept, mut best_similarity] = shares(&self.slots[slot].kept);
-        let mut found = None;
+        let mut nearest = None;
         for (index, other) in self.host.iter().enumerate() {
             let [kept, similarity] = shares(other);
             if kept >= LEAST_KEPT && kept > best_kept && similarity > best_similarity {
                 [best_kept, best_similarity] = [kept, similarity];
-                found = Some(index);
+                nearest = Some(index);
             }
         }
-        if let Some(kept) = found.and_then(|index| self.host.remove(index)) {
+        if let Some(kept) = nearest.and_then(|index| self.host.remove(index)) {
             self.slots[slot].kept = kept;
         }
     }
@@ -261,11 +264,11 @@ impl Slots {
     /// their number. At least one token of the prompt is computed.
     fn rewind(&mut self, id: SequenceId, slot: usize, known: u64) -> u64 {
         let rules = self.rules;
-        let asked = &self.asked[id as usize].tokens;
-        let kept = &mut self.slots[slot].kept;
-        let mut past = common(&kept.tokens, asked).min(known);
+        let tokens = &self.asked[id as usize].tokens;
+        let prompt = &mut self.slots[slot].kept;
+        let mut past = common(&prompt.tokens, tokens).min(known);
         if rules.n_cache_reuse > 0 && rules.rewinding == Rewinding::Freely {
-            past += shifted(&kept.tokens, asked, past, rules.n_cache_reuse);
+            past += shifted(&prompt.tokens, tokens, past, rules.n_cache_reuse);
         }
         let window = match rules.rewinding {
             Rewinding::Freely => None,
@@ -273,18 +276,18 @@ impl Slots {
             Rewinding::Never => Some((0, 1)),
         };
         if let Some((window, cells)) = window.filter(|_| past > 0) {
-            // Positions before `least` are no longer cached; those from `needed` on must be.
-            let least = |length: u64| length.saturating_sub(cells);
+            // Positions before `first_cached` are no longer cached; those from `needed` on must be.
+            let first_cached = |length: u64| length.saturating_sub(cells);
             let needed = past.saturating_sub(window + u64::from(past == known));
-            let serves = |at: u64| at <= past + 1 && (least(at) < needed || least(at) == 0);
-            if least(kept.length) >= needed {
-                let saved = kept.checkpoints.iter().rev().map(|(at, _)| *at).find(|at| serves(*at));
+            let serves = |at: u64| at <= past + 1 && (first_cached(at) < needed || first_cached(at) == 0);
+            if first_cached(prompt.length) >= needed {
+                let saved = prompt.checkpoints.iter().rev().map(|(at, _)| *at).find(|at| serves(*at));
                 // A state is that after all its tokens, while a window is used without its last one.
                 let lost = u64::from(rules.rewinding != Rewinding::Never);
                 past = saved.map_or(0, |at| past.min(at - lost));
             }
         }
-        kept.checkpoints.retain(|(at, _)| *at <= past + 1);
+        prompt.checkpoints.retain(|(at, _)| *at <= past + 1);
         if past == known { past - 1 } else { past }
     }
 }
@@ -292,13 +295,13 @@ impl Slots {
 impl Kept {
     /// Adds a checkpoint of `request` before token number `at`; of `most`, old ones make room.
     fn save(&mut self, at: u64, request: u64, most: u64) {
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        if most == 0 {
+        let room = usize::try_from(most).unwrap_or(usize::MAX);
+        if room == 0 {
             return;
         }
         let mut last = None;
         let mut index = 0;
-        while self.checkpoints.len() + 1 >= most && index < self.checkpoints.len() {
+        while self.checkpoints.len() + 1 >= room && index < self.checkpoints.len() {
             let (other, owner) = self.checkpoints[index];
             if owner != request && last.is_some_and(|last| other <= last + LEAST_STEP) {
                 self.checkpoints.remove(index);
@@ -307,7 +310,7 @@ impl Kept {
             last = Some(other);
             index += 1;
         }
-        while self.checkpoints.len() >= most {
+        while self.checkpoints.len() >= room {
             self.checkpoints.remove(0);
         }
         self.checkpoints.retain(|(other, _)| *other != at);

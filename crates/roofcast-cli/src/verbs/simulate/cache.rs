@@ -27,17 +27,17 @@ pub(super) fn cache(s: &Simulation) -> String {
 fn slots(s: &Simulation) -> String {
     let k = &s.kv_cache;
     let count = s.settings.max_num_seqs;
-    let most = k.max_blocks as f64 / k.blocks as f64;
+    let peak = k.max_blocks as f64 / k.blocks as f64;
     if u64::from(s.settings.max_model_len) * count > k.blocks {
         let cells = grouped(k.blocks);
         let mean = percent(k.mean_usage);
-        return format!("{cells} cells that {count} slots share: mean use {mean}, at most {}", percent(most));
+        return format!("{cells} cells that {count} slots share: mean use {mean}, at most {}", percent(peak));
     }
     format!(
         "{count} slots of {} cells: {} taken on average, at most {}; a taken one is {} full",
         grouped(k.blocks / count.max(1)),
         significant(k.mean_usage * count as f64),
-        significant(most * count as f64),
+        significant(peak * count as f64),
         percent(1.0 - k.internal_fragmentation)
     )
 }

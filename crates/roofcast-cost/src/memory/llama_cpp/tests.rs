@@ -204,7 +204,7 @@ fn a_9b_runs_on_8_gb() {
 #[test]
 fn cells_of_windows_depend_on_slots_and_micro_batch() {
     let slots =
-        |count, unified, n_ubatch, swa_full| Slots { count, unified, n_ctx: None, n_ubatch, swa_full };
+        |count, unified, n_ubatch, swa_full| Slots { count, unified, n_ubatch, swa_full, ..Slots::default() };
     let cells = |slots: Slots| (slots.window_cells(1024, 65_536), slots.streams());
     assert_eq!(cells(slots(4, true, 512, false)), (4608, 1));
     assert_eq!(cells(slots(4, false, 512, false)), (1536, 4));
