@@ -5,7 +5,7 @@
 #   its queue grows and p99 of time to first token fails.
 # Happens (evalscope 1.14.1): a rate of R is tried with 2 R requests unless --sla-number-multiplier says otherwise, whatever R is: two
 #   seconds. A server of 16 slots and answers of 1.6 s, 10 requests/s, is asked 2 seconds at 21/s, and the last of 42 requests waits less
-#   than the 2 s of `p99_ttft <= 2s`. With 20 seconds a rate (--sla-number-multiplier 20) the same search selects 10 or 11.
+#   than the 2 s of `p99_ttft <= 2s`. With 20 seconds a rate (--sla-number-multiplier 20) the same search selects 9 to 11.
 # Why it matters: the selected rate is what one plans replicas with. The error grows with the SLO: the run must be long against the wait
 #   that the SLO allows and against an answer, or the queue that decides has not formed. p99 of 42 requests is their slowest.
 # The server is a timer, no GPU. Takes six minutes, most of it for the second search, 1.2 GB.

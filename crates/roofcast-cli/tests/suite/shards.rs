@@ -101,6 +101,25 @@ fn a_share_that_is_killed_goes_on_where_it_was() {
     assert_eq!(run.code, 3);
 }
 
+/// A disk that is full ends a share with exit code 2 and the file's name, and leaves no part of a file; with room again all cells
+/// are run.
+#[test]
+fn a_full_disk_leaves_no_part_of_a_cell() {
+    let folder = tempfile::tempdir().unwrap();
+    let limited = format!(
+        "ulimit -f 1; exec {} simulate {SWEEP} --cells {}",
+        env!("CARGO_BIN_EXE_roofcast"),
+        folder.path().display()
+    );
+    let refused = Command::new("bash").args(["-c", &limited]).current_dir(root()).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains(".parquet") && said.contains("File too large"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let again = share(SWEEP, folder.path());
+    assert_eq!((&again["kept"], &again["ran"]), (&0.into(), &6.into()));
+}
+
 #[test]
 fn shares_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().unwrap();

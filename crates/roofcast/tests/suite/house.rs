@@ -1,5 +1,5 @@
 //! The project's rules that a compiler does not check: files and modules import one another in one direction, engines
-//! are compared by kind, a key of a spec is described once, and no file is long.
+//! are compared by kind, a key of a spec is described once, the wall clock is read for dates alone, and no file is long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -195,6 +195,32 @@ fn no_file_compares_names_of_engines() {
     assert!(compared.is_empty(), "names of engines compared in {}", compared.join(", "));
     assert!(compares("if name == \"vllm\" {", "vllm") && compares("\"vllm\" if old => 1,", "vllm"));
     assert!(!compares("Kind::Vllm => \"vllm\",", "vllm"));
+}
+
+/// A clock that is set back or forward changes no duration: the wall clock is read where a date, a seed or the date of another machine is
+/// meant, and nowhere else.
+#[test]
+fn the_wall_clock_is_read_for_dates_alone() {
+    let mut all = BTreeMap::new();
+    for (name, _) in CRATES {
+        sources(&source(name), &[name.to_owned()], &mut all);
+    }
+    let readers: Vec<String> = all
+        .iter()
+        .filter(|(_, code)| code.contains("SystemTime"))
+        .map(|(module, _)| module.join("/"))
+        .collect();
+    let dates = [
+        "roofcast-cli/bench/client",            // the date of a Retry-After
+        "roofcast-cli/verbs/bench/date",        // the date of a result
+        "roofcast-cli/verbs/bench/setup",       // the date of a result
+        "roofcast-cli/verbs/bench/speech",      // a seed
+        "roofcast-emulate/kv_events/publisher", // the date of an event
+        "roofcast-emulate/metrics",             // the date of the start
+        "roofcast-emulate/metrics/vllm",        // the dates of counters
+        "roofcast-emulate/service",             // `created` of an answer
+    ];
+    assert_eq!(readers, dates);
 }
 
 /// Number of lines of each source file in a folder, including its tests, the longest file first.

@@ -52,6 +52,27 @@ fn a_server_that_is_told_to_stop_ends_what_it_began() {
     assert!(std::net::TcpStream::connect(&server.address).is_err());
 }
 
+/// A log that is read no more, as after `| head -1`, ends no server; a disk that is full before the address is out is said by exit code 2.
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let mut server = Server::start(TINY, "");
+    drop(server.process.stdout.take());
+    let body = r#"{"prompt": "a", "max_tokens": 4}"#;
+    for _ in 0..3 {
+        assert_eq!(server.post("/v1/completions", body).status, 200);
+    }
+    assert!(server.process.try_wait().unwrap().is_none());
+
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let refused = Command::new(env!("CARGO_BIN_EXE_roofcast"))
+        .args(["emulate", "--model", "Qwen/Qwen3-0.6B", "--hardware", "h100-sxm", "--port", "0"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("No space left"));
+}
+
 /// A body of 100 MB, chunked or not, is refused before it is read, and so is a head without end. The server keeps
 /// running.
 #[test]
