@@ -367,8 +367,9 @@ impl Workload {
         if let (Arrivals::Profile { counts, .. }, None) = (&self.arrivals, self.requests) {
             return counts.iter().map(|count| u64::from(*count)).sum();
         }
+        let recycles = matches!(&self.arrivals, Arrivals::Trace(replay) if replay.recycle == Some(true));
         match (self.requests, recorded) {
-            (Some(asked), Some(recorded)) => asked.min(recorded),
+            (Some(asked), Some(recorded)) if !recycles => asked.min(recorded),
             (asked, recorded) => asked.or(recorded).unwrap_or(DEFAULT_REQUESTS),
         }
     }

@@ -5,10 +5,11 @@
 //! the turn have ended. Knows nothing about file formats ([`super::trace`]) or how requests are served.
 
 use super::arrivals::{Arrivals, Clock};
+use super::random::{Purpose, Stream};
 use super::replay::Replay;
 use super::request::{Prompt, Request, Run};
 use super::trace::Trace;
-use super::trace::session::Text;
+use super::trace::session::{Text, Turn};
 use roofcast_facts::units::Picoseconds;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -28,8 +29,21 @@ pub(super) struct Agents {
     going: BTreeMap<u32, Going>,
     /// Number of users so far; each session or sub-agent in progress is one user.
     users: u32,
+    /// Number of requests in flight.
+    active: usize,
+    /// Longest wait of a turn, and longest time without a request in flight.
+    caps: Caps,
+    /// Sessions that begin anew, in order, when none is waiting; empty if none does.
+    again: Vec<usize>,
     /// Durations of ended sessions, from first turn to last answer, in the order of their ends.
     pub(super) tasks: Vec<Picoseconds>,
+}
+
+/// Longest waits that are replayed.
+#[derive(Debug, Clone, Copy)]
+struct Caps {
+    turn: Picoseconds,
+    idle: Picoseconds,
 }
 
 /// A session in progress.
@@ -47,6 +61,8 @@ struct Going {
     children: usize,
     /// Earliest time of the next turn.
     ready: Picoseconds,
+    /// Time before which no turn follows the warm-up request, which has one output token; `None` without a warm-up.
+    resumes: Option<Picoseconds>,
     started: Option<Picoseconds>,
 }
 
@@ -67,6 +83,9 @@ impl Agents {
             due: BinaryHeap::new(),
             going: BTreeMap::new(),
             users: 0,
+            active: 0,
+            caps: Caps { turn: cap(replay.inter_turn_delay_cap_s), idle: cap(replay.system_idle_gap_cap_s) },
+            again: Vec::new(),
             tasks: Vec::new(),
         };
         match replay.concurrency {
@@ -77,10 +96,19 @@ impl Agents {
             }
             Some(most) => {
                 roots.reverse();
+                if replay.recycle == Some(true) {
+                    agents.again.clone_from(&roots);
+                }
                 let first = roots.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
                 let starting = roots.split_off(first);
                 agents.waiting = Some(roots);
-                starting.into_iter().rev().for_each(|session| agents.start(session, Picoseconds::ZERO, None));
+                let mut position = replay.starts_within().then(|| Snapshot::new(replay, seed));
+                for session in starting.into_iter().rev() {
+                    match &mut position {
+                        Some(position) => agents.start_within(session, position),
+                        None => agents.start(session, Picoseconds::ZERO, None),
+                    }
+                }
             }
         }
         agents
@@ -97,10 +125,60 @@ impl Agents {
             parent,
             children: 0,
             ready: at,
+            resumes: None,
             started: None,
         };
         self.going.insert(user, going);
         self.due.push(Reverse((at, user)));
+    }
+
+    /// Starts a session within its recorded waits: the last turn before the position is the warm-up request, sent as long
+    /// before the end of the warm-up as the position is after the turn; the turn after the position is sent as long after
+    /// the end.
+    fn start_within(&mut self, session: usize, snapshot: &mut Snapshot) {
+        let turns = &self.trace.sessions[session].turns;
+        let wait = |turn: &Turn| scaled(turn.wait, self.scale).min(self.caps.turn);
+        let whole: u64 = turns.iter().skip(1).map(|turn| wait(turn).0).sum();
+        let place = (snapshot.draw() * whole as f64) as u64;
+        let mut before = 0;
+        let mut next = 1;
+        while next < turns.len() && before + wait(&turns[next]).0 <= place {
+            before += wait(&turns[next]).0;
+            next += 1;
+        }
+        let earlier: Vec<&Turn> = turns[..next - 1].iter().collect();
+        let at = Picoseconds(snapshot.warm_up.0.saturating_sub(place - before));
+        let resumes = match turns.get(next) {
+            Some(turn) => Picoseconds(snapshot.warm_up.0 + (before + wait(turn).0 - place)),
+            None => snapshot.warm_up,
+        };
+        let user = self.users;
+        let mut text = Vec::new();
+        let mut length = 0_u32;
+        for turn in earlier {
+            match &turn.text {
+                Text::Whole(_) => {}
+                Text::Added(runs) => {
+                    let own_run = |start: u32, length: u32| Run {
+                        segment: OWN_TEXTS + user,
+                        start: start.into(),
+                        length: length.into(),
+                    };
+                    let added = [own_run(length, turn.input)];
+                    text.extend_from_slice(runs.as_deref().unwrap_or(&added));
+                    length = length.saturating_add(turn.input);
+                    text.push(own_run(length, turn.output));
+                    length = length.saturating_add(turn.output);
+                }
+            }
+        }
+        self.start(session, at, None);
+        if let Some(going) = self.going.get_mut(&user) {
+            going.next = next - 1;
+            going.said = text;
+            going.length = length;
+            going.resumes = Some(resumes);
+        }
     }
 
     pub(super) fn peek(&self) -> Option<Picoseconds> {
@@ -112,7 +190,9 @@ impl Agents {
         let Reverse((at, user)) = self.due.pop()?;
         let going = self.going.get_mut(&user)?;
         let turn = self.trace.sessions[going.session].turns.get(going.next)?;
-        going.started = going.started.or(Some(at));
+        // The time of a task that began before the run is not known.
+        going.started = going.started.or(Some(at)).filter(|_| going.resumes.is_none());
+        self.active += 1;
         match &turn.text {
             Text::Whole(runs) => {
                 going.said.clone_from(&runs.to_vec());
@@ -128,22 +208,49 @@ impl Agents {
                 going.length = going.length.saturating_add(turn.input);
             }
         }
+        let mut prompt = going.said.clone();
+        let mut input_len = going.length;
+        if !self.again.is_empty() {
+            // A token of its own before the first turn keeps a session from the cache of its earlier replays.
+            prompt.insert(0, Run { segment: OWN_TEXTS + user, start: u64::from(u32::MAX), length: 1 });
+            input_len = input_len.saturating_add(1);
+        }
         Some(Request {
             at,
-            input_len: going.length,
-            output_len: turn.output,
+            input_len,
+            output_len: if going.resumes.is_some() { 1 } else { turn.output },
             max_tokens: None,
             priority: 0,
             class: 0,
             adapter: 0,
             user,
-            prompt: Prompt::Runs(going.said.clone().into()),
+            prompt: Prompt::Runs(prompt.into()),
         })
+    }
+
+    /// Cuts a time without a request in flight, which began at `at`, to the longest one.
+    fn cut(&mut self, at: Picoseconds) {
+        let Some(next) = self.peek().filter(|_| self.active == 0) else { return };
+        let excess = next.0.saturating_sub(at.0).saturating_sub(self.caps.idle.0);
+        if excess == 0 {
+            return;
+        }
+        let earlier = |time: Picoseconds| Picoseconds(time.0 - excess);
+        self.due = self.due.drain().map(|Reverse((time, user))| Reverse((earlier(time), user))).collect();
+        for going in self.going.values_mut().filter(|going| going.children > 0) {
+            going.ready = Picoseconds(going.ready.0.saturating_sub(excess).max(at.0));
+        }
     }
 
     /// Records at `at` the answer to `user`, whose tokens are `segment` from 0 on: sub-agents start, the next turn
     /// becomes due, or the session ends.
     pub(super) fn answered(&mut self, user: u32, at: Picoseconds, segment: u32) {
+        self.active = self.active.saturating_sub(1);
+        self.follow(user, at, segment);
+        self.cut(at);
+    }
+
+    fn follow(&mut self, user: u32, at: Picoseconds, segment: u32) {
         let trace = Arc::clone(&self.trace);
         let scale = self.scale;
         let Some(going) = self.going.get_mut(&user) else { return };
@@ -156,7 +263,8 @@ impl Agents {
         going.next += 1;
         match session.turns.get(going.next) {
             Some(next) => {
-                going.ready = at + scaled(next.wait, scale);
+                let wait = scaled(next.wait, scale).min(self.caps.turn);
+                going.ready = going.resumes.take().map_or(at + wait, |resumes| resumes.max(at));
                 going.children = next.spawns.len();
                 if next.spawns.is_empty() {
                     self.due.push(Reverse((going.ready, user)));
@@ -174,8 +282,15 @@ impl Agents {
         }
     }
 
+    /// Ends the session of `user`, whose request was refused at `at`.
+    pub(super) fn refused(&mut self, user: u32, at: Picoseconds) {
+        self.active = self.active.saturating_sub(1);
+        self.end(user, at);
+        self.cut(at);
+    }
+
     /// Ends the session of `user`: its parent continues, or another session starts.
-    pub(super) fn end(&mut self, user: u32, at: Picoseconds) {
+    fn end(&mut self, user: u32, at: Picoseconds) {
         let Some(ended) = self.going.remove(&user) else { return };
         if let Some(parent) = ended.parent {
             if let Some(waiting) = self.going.get_mut(&parent) {
@@ -192,10 +307,43 @@ impl Agents {
         if let Some(started) = ended.started {
             self.tasks.push(Picoseconds(at.0 - started.0));
         }
-        if let Some(next) = self.waiting.as_mut().and_then(Vec::pop) {
+        let Some(waiting) = self.waiting.as_mut() else { return };
+        if waiting.is_empty() {
+            waiting.clone_from(&self.again);
+        }
+        if let Some(next) = waiting.pop() {
             self.start(next, at, None);
         }
     }
+}
+
+/// Positions within recorded sessions at which a run begins.
+struct Snapshot {
+    stream: Stream,
+    ratios: [f64; 2],
+    /// End of the warm-up.
+    warm_up: Picoseconds,
+}
+
+impl Snapshot {
+    fn new(replay: &Replay, seed: u64) -> Snapshot {
+        let ratios = [
+            replay.trajectory_start_min_ratio.unwrap_or(0.0),
+            replay.trajectory_start_max_ratio.unwrap_or(1.0),
+        ];
+        let warm_up = Picoseconds::from_seconds(replay.ramp_s.unwrap_or(0.0));
+        Snapshot { stream: Stream::new(seed, Purpose::Snapshot), ratios, warm_up }
+    }
+
+    fn draw(&mut self) -> f64 {
+        let [least, most] = self.ratios;
+        least + (most - least) * self.stream.unit()
+    }
+}
+
+/// A bound in seconds; without one, a time later than any wait.
+fn cap(seconds: Option<f64>) -> Picoseconds {
+    seconds.map_or(Picoseconds(u64::MAX), Picoseconds::from_seconds)
 }
 
 /// Start times of the sessions `roots`: as recorded × the scale of `replay`, or at its rate. The rate scales recorded times;
@@ -224,79 +372,4 @@ pub(super) fn scaled(time: Picoseconds, scale: f64) -> Picoseconds {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workload::trace::session::{Session, Turn};
-
-    const S: u64 = 1_000_000_000_000;
-
-    fn turn(wait: u64, input: u32, spawns: &[usize]) -> Turn {
-        let wait = Picoseconds(wait * S);
-        let spawns = spawns.to_vec();
-        Turn { wait, input, output: 10, text: Text::Added(None), spawns }
-    }
-
-    fn trace(sessions: Vec<Session>) -> Arc<Trace> {
-        Arc::new(Trace { requests: Vec::new(), timed: true, sessions, images: 0 })
-    }
-
-    /// A parent asks at 0 and is answered at 5 s; two sub-agents start 1 s and 2 s later and end at 9 s and 20 s. The
-    /// next turn waits for 3 s after the answer, until 8 s, and for both sub-agents: it is due at 20 s with 100 + 10 +
-    /// 50 tokens.
-    #[test]
-    fn a_turn_waits_for_its_tools_and_its_sub_agents() {
-        let parent = Session { turns: vec![turn(0, 100, &[]), turn(3, 50, &[1, 2])], ..Session::default() };
-        let child = |at| Session {
-            at: Picoseconds(at * S),
-            turns: vec![turn(0, 30, &[])],
-            spawned: true,
-            ..Session::default()
-        };
-        let mut agents = Agents::new(trace(vec![parent, child(1), child(2)]), &Replay::default(), 0);
-        let first = agents.next().unwrap();
-        assert_eq!((first.at.0, first.user, first.input_len), (0, 0, 100));
-        agents.answered(0, Picoseconds(5 * S), 7);
-        let [one, two] = [(); 2].map(|()| agents.next().unwrap());
-        assert_eq!([(one.at.0 / S, one.user), (two.at.0 / S, two.user)], [(6, 1), (7, 2)]);
-        assert_eq!(agents.peek(), None);
-        agents.answered(1, Picoseconds(9 * S), 8);
-        assert_eq!(agents.peek(), None);
-        agents.answered(2, Picoseconds(20 * S), 9);
-        let next = agents.next().unwrap();
-        assert_eq!((next.at.0 / S, next.user, next.input_len), (20, 0, 160));
-        agents.answered(0, Picoseconds(25 * S), 7);
-        assert_eq!((agents.peek(), agents.tasks.as_slice()), (None, [Picoseconds(25 * S)].as_slice()));
-    }
-
-    /// Of three sessions two are in progress: the third starts when one of these ends.
-    #[test]
-    fn as_many_sessions_as_asked_are_in_progress() {
-        let session = || Session { turns: vec![turn(0, 100, &[])], ..Session::default() };
-        let mut agents = Agents::new(
-            trace(vec![session(), session(), session()]),
-            &Replay { concurrency: Some(2), ..Replay::default() },
-            0,
-        );
-        assert_eq!([(); 3].map(|()| agents.next().map(|r| r.user)), [Some(0), Some(1), None]);
-        agents.answered(1, Picoseconds(4 * S), 0);
-        assert_eq!(agents.next().map(|r| (r.at.0 / S, r.user)), Some((4, 2)));
-    }
-
-    /// Answers stay in the conversation, but a whole prompt replaces the conversation.
-    #[test]
-    fn a_whole_prompt_replaces_what_was_said() {
-        let whole: Box<[Run]> = [Run { segment: 3, start: 0, length: 64 }].into();
-        let last = Turn { input: 64, text: Text::Whole(whole.clone()), ..turn(0, 1, &[]) };
-        let turns = vec![turn(0, 20, &[]), turn(0, 5, &[]), last];
-        let mut agents =
-            Agents::new(trace(vec![Session { turns, ..Session::default() }]), &Replay::default(), 0);
-        agents.next();
-        agents.answered(0, Picoseconds(S), 9);
-        let second = agents.next().unwrap();
-        let own_run = |start, length| Run { segment: OWN_TEXTS, start, length };
-        let answer = Run { segment: 9, start: 0, length: 10 };
-        assert_eq!(second.prompt, Prompt::Runs([own_run(0, 20), answer, own_run(30, 5)].into()));
-        agents.answered(0, Picoseconds(2 * S), 8);
-        assert_eq!(agents.next().unwrap().prompt, Prompt::Runs(whole));
-    }
-}
+mod tests;

@@ -140,7 +140,8 @@ impl Arrivals {
     /// Time at which all users of a closed loop have begun.
     pub fn ramped(&self) -> Picoseconds {
         match self {
-            Arrivals::ClosedLoop { ramp_s: Some(ramp), .. } => Picoseconds::from_seconds(*ramp),
+            Arrivals::ClosedLoop { ramp_s: Some(ramp), .. }
+            | Arrivals::Trace(Replay { ramp_s: Some(ramp), .. }) => Picoseconds::from_seconds(*ramp),
             _ => Picoseconds::ZERO,
         }
     }

@@ -36,6 +36,8 @@ pub enum Purpose {
     Failures,
     /// Choices of an adapter.
     Adapter,
+    /// Positions in recorded sessions at which a run begins.
+    Snapshot,
 }
 
 /// One stream of random numbers.

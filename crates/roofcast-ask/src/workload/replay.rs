@@ -30,10 +30,20 @@ pub struct Replay {
     pub concurrency: Option<u64>,
     /// With `concurrency`: mean seconds between an answer and the user's next request.
     pub think_s: Option<f64>,
-    /// With `concurrency`: seconds over which users begin.
+    /// With `concurrency`: seconds over which users begin; of recorded sessions in progress, the warm-up.
     pub ramp_s: Option<f64>,
     /// With `concurrency`: seconds from a request's last step until the user's next request is at the server.
     pub turn_round_s: Option<f64>,
+    /// Of recorded sessions: longest wait between an answer and the next turn in seconds.
+    pub inter_turn_delay_cap_s: Option<f64>,
+    /// Of recorded sessions: longest time without a request in flight in seconds; longer gaps are cut.
+    pub system_idle_gap_cap_s: Option<f64>,
+    /// With `concurrency`: share of a recorded session's waits that has passed at the least when the first ones begin.
+    pub trajectory_start_min_ratio: Option<f64>,
+    /// With `concurrency`: share of a recorded session's waits that has passed at most when the first ones begin.
+    pub trajectory_start_max_ratio: Option<f64>,
+    /// With `concurrency`: true if recorded sessions begin anew when all have begun.
+    pub recycle: Option<bool>,
     /// Contents of the file; `None` until it is loaded.
     #[serde(skip)]
     pub recorded: Option<Arc<Trace>>,
@@ -80,7 +90,11 @@ impl Replay {
             ("ramp_s", self.ramp_s.is_some()),
             ("turn_round_s", self.turn_round_s.is_some()),
         ];
-        let of_users = users.iter().find(|(_, set)| *set).map(|(key, _)| *key);
+        self.check_protocol(place)?;
+        // The warm-up of sessions in progress lasts as long as a ramp.
+        let warms = self.starts_within();
+        let of_users =
+            users.iter().find(|(key, set)| *set && !(warms && *key == "ramp_s")).map(|(key, _)| *key);
         let of_sessions = of_users.or(self.burstiness.map(|_| "burstiness"));
         match of_sessions {
             Some(key) if sessions => {
@@ -109,6 +123,61 @@ impl Replay {
             }
             _ => Ok(()),
         }
+    }
+
+    /// True if the first sessions begin within their recorded time.
+    pub(super) fn starts_within(&self) -> bool {
+        self.trajectory_start_min_ratio.is_some() || self.trajectory_start_max_ratio.is_some()
+    }
+
+    /// Refuses keys of benchmarks of agents where they do not apply, or are out of range.
+    fn check_protocol(&self, place: &str) -> Result<()> {
+        let in_progress = [
+            ("trajectory_start_min_ratio", self.trajectory_start_min_ratio.is_some()),
+            ("trajectory_start_max_ratio", self.trajectory_start_max_ratio.is_some()),
+            ("recycle", self.recycle.is_some()),
+        ];
+        let caps = [
+            ("inter_turn_delay_cap_s", self.inter_turn_delay_cap_s),
+            ("system_idle_gap_cap_s", self.system_idle_gap_cap_s),
+        ];
+        let given = caps.iter().map(|(key, cap)| (*key, cap.is_some())).chain(in_progress);
+        let refuse = |key: &str, accepted: &str| {
+            Err(Error::field(place, format!("workload.arrivals.{key}"), "set", accepted))
+        };
+        match given.into_iter().find(|(_, set)| *set) {
+            Some((key, _)) if !self.has_sessions() => {
+                return refuse(key, "omitted: the trace has no sessions");
+            }
+            _ => {}
+        }
+        match in_progress.iter().find(|(_, set)| *set) {
+            Some((key, _)) if self.concurrency.is_none() => {
+                return refuse(key, "omitted, or concurrency beside it: the number of sessions in progress");
+            }
+            _ => {}
+        }
+        for (key, cap) in caps {
+            let cap = cap.unwrap_or(0.0);
+            number(place, key, cap, (0.0..=MOST_SECONDS).contains(&cap), "seconds from 0 to 10^7")?;
+        }
+        let earliest = self.trajectory_start_min_ratio.unwrap_or(0.0);
+        let latest = self.trajectory_start_max_ratio.unwrap_or(1.0);
+        number(
+            place,
+            "trajectory_start_max_ratio",
+            latest,
+            (0.0..=1.0).contains(&latest),
+            "a share from 0 to 1",
+        )?;
+        let sane = (0.0..=latest).contains(&earliest);
+        number(
+            place,
+            "trajectory_start_min_ratio",
+            earliest,
+            sane,
+            "a share from 0 to trajectory_start_max_ratio",
+        )
     }
 
     /// Refuses a scale that ends the trace too late, and a file without times.

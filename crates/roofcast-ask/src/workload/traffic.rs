@@ -156,7 +156,7 @@ impl Traffic {
         match &mut self.source {
             Source::Closed(users) => users.answered(user, at),
             Source::Sessions(sessions) => sessions.end(user, at),
-            Source::Agents(agents) => agents.end(user, at),
+            Source::Agents(agents) => agents.refused(user, at),
             Source::Open { .. } | Source::Recorded { .. } => {}
         }
         if let Some(cap) = &mut self.cap {

@@ -56,10 +56,10 @@ pub(super) fn arrivals(workload: &Workload) -> String {
 /// The pace of a replay in words, whose requests have the mean rate `rate`.
 fn recorded(replay: &Replay, rate: Option<f64>) -> String {
     if let Some(sessions) = replay.concurrency {
-        return format!("{} recorded sessions at a time", grouped(sessions));
+        return format!("{} recorded sessions at a time{}", grouped(sessions), protocol(replay));
     }
     if let Some(rate) = replay.rate {
-        return format!("{} recorded sessions/s", significant(rate));
+        return format!("{} recorded sessions/s{}", significant(rate), protocol(replay));
     }
     let what = if replay.has_sessions() { "sessions" } else { "requests" };
     let rate = rate.map_or_else(|| what.to_owned(), |rate| format!("{} {what}/s", significant(rate)));
@@ -78,6 +78,20 @@ fn recorded(replay: &Replay, rate: Option<f64>) -> String {
             format!("{rate} as they were recorded{clock}{spread}, times scaled by {}", significant(scale))
         }
     }
+}
+
+/// How a benchmark of agents changes a replay of recorded sessions, in words.
+fn protocol(replay: &Replay) -> String {
+    let seconds = |words: &str, cap: Option<f64>| cap.map(|cap| format!("{words} {} s", significant(cap)));
+    let within = replay.trajectory_start_min_ratio.or(replay.trajectory_start_max_ratio).is_some();
+    let parts = [
+        within.then(|| "the first begun within".to_owned()),
+        seconds("warmed up for", replay.ramp_s.filter(|_| within)),
+        (replay.recycle == Some(true)).then(|| "begun anew when all have begun".to_owned()),
+        seconds("waits at most", replay.inter_turn_delay_cap_s),
+        seconds("idle at most", replay.system_idle_gap_cap_s),
+    ];
+    parts.into_iter().flatten().map(|part| format!(", {part}")).collect()
 }
 
 /// The parts of the load that not all loads have: turns, shared prefixes, images, adapters, classes, and the client's

@@ -156,8 +156,8 @@ impl DynamoSpec {
                     other => {
                         let accepted = "constant or kalman; arima (the planner's default) and prophet are fitted by \
                                         searches of pmdarima and Prophet, which are not reproduced";
-                        let found = other.map_or("missing", LoadPredictor::name);
-                        refuse(place, "dynamo.load_predictor", found, accepted)
+                        let named = other.map_or("missing", LoadPredictor::name);
+                        refuse(place, "dynamo.load_predictor", named, accepted)
                     }
                 }
             }

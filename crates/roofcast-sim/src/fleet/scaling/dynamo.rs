@@ -82,8 +82,8 @@ impl Dynamo {
         }
         let fewer = (ready - 1).max(self.bounds.min);
         // A replica whose load would make the others add one again stays.
-        let most = uses().fold(0.0, f64::max);
-        let returns = fewer > 0 && fewer < ready && most * ready as f64 / fewer as f64 >= up;
+        let fullest = uses().fold(0.0, f64::max);
+        let returns = fewer > 0 && fewer < ready && fullest * ready as f64 / fewer as f64 >= up;
         Some(if returns { ready } else { fewer })
     }
 

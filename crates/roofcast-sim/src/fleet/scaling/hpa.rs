@@ -86,20 +86,20 @@ impl Hpa {
         }
         let sum: u64 = seen.replicas.iter().map(|replica| replica.in_flight * MILLI).sum();
         let ratio = |sum: u64, pods: u64| (sum / pods) as f64 / self.target as f64;
-        let own = ratio(sum, pods);
+        let alone = ratio(sum, pods);
         if seen.starting == 0 {
-            let changed = (own * pods as f64).ceil() as u64;
-            return Some(if self.is_within(own) { seen.wanted } else { changed });
+            let changed = (alone * pods as f64).ceil() as u64;
+            return Some(if self.is_within(alone) { seen.wanted } else { changed });
         }
-        let (sum, pods) = if own < 1.0 {
+        let (sum, pods) = if alone < 1.0 {
             (sum + seen.starting * self.target, pods + seen.starting)
-        } else if own > 1.0 {
+        } else if alone > 1.0 {
             (sum, pods + seen.starting)
         } else {
             (sum, pods)
         };
         let all = ratio(sum, pods);
-        let turned = (own < 1.0 && all > 1.0) || (own > 1.0 && all < 1.0);
+        let turned = (alone < 1.0 && all > 1.0) || (alone > 1.0 && all < 1.0);
         if self.is_within(all) || turned {
             return Some(seen.wanted);
         }

@@ -93,7 +93,7 @@ impl Scaling {
         self.open(at, open);
         let waiting = self.parked.len() as u64;
         let up = self.count_up() as u64;
-        let kept = self.wanted_up().count() as u64;
+        let wanted_now = self.wanted_up().count() as u64;
         let Some(ruled) = self.ruled() else { return Vec::new() };
         if ruled.rule.due() <= at {
             let observed = |index: &usize| {
@@ -103,14 +103,14 @@ impl Scaling {
             let replicas: Vec<ObservedReplica> = open.iter().map(observed).collect();
             let seen = Observed {
                 starting: ruled.wanted.saturating_sub(replicas.len() as u64),
-                stopping: up - kept,
+                stopping: up - wanted_now,
                 waiting,
                 arrived: ruled.arrived,
                 wanted: ruled.wanted,
                 replicas,
             };
             ruled.wanted = ruled.rule.decide(&seen);
-            let surplus = kept.saturating_sub(ruled.wanted) as usize;
+            let surplus = wanted_now.saturating_sub(ruled.wanted) as usize;
             self.release(at, surplus);
             self.stop(at, idle_since);
         }
@@ -132,9 +132,9 @@ impl Scaling {
 
     /// Starts missing replicas on free places.
     fn fill(&mut self, at: Ticks) -> Vec<usize> {
-        let kept = self.wanted_up().count();
+        let wanted_now = self.wanted_up().count();
         let Some(ruled) = self.ruled() else { return Vec::new() };
-        let missing = (ruled.wanted as usize).saturating_sub(kept);
+        let missing = (ruled.wanted as usize).saturating_sub(wanted_now);
         let ready = at + ruled.startup;
         let free = (0..self.up.len()).filter(|index| self.up[*index].is_none());
         let starting: Vec<usize> = free.take(missing).collect();
