@@ -42,10 +42,6 @@ pub struct Segment {
 impl Segment {
     /// Adds the segment of another data-parallel rank in one step.
     fn join(&mut self, rank: &Segment) {
-        if self.steps == 0 {
-            *self = *rank;
-            return;
-        }
         self.end = self.end.max(rank.end);
         self.running += rank.running;
         self.decodes += rank.decodes;
@@ -82,8 +78,31 @@ pub struct Timeline {
     pub series: Option<Series>,
     /// The first events; `None` if not recorded.
     pub trace: Option<EventTrace>,
-    /// While data-parallel ranks step together, the sum of the segments of their step so far.
-    pub(crate) ranks: Option<Segment>,
+    /// While data-parallel ranks step together, the sums of their segments so far.
+    pub(crate) ranks: Option<JointSegments>,
+}
+
+/// Segments of data-parallel ranks that step together: the sum of the first segments of all ranks, and so on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JointSegments {
+    sums: Vec<Segment>,
+    /// Index of the next segment of the rank that records.
+    next: usize,
+}
+
+impl JointSegments {
+    /// Begins the segments of a rank.
+    pub(crate) fn begin_rank(&mut self) {
+        self.next = 0;
+    }
+
+    fn add(&mut self, segment: &Segment) {
+        match self.sums.get_mut(self.next) {
+            Some(sum) => sum.join(segment),
+            None => self.sums.push(*segment),
+        }
+        self.next += 1;
+    }
 }
 
 impl Timeline {
@@ -107,10 +126,16 @@ impl Timeline {
         }
     }
 
+    /// Records the sums of the segments of ranks that have stepped together.
+    pub(crate) fn end_ranks(&mut self) {
+        let joint = self.ranks.take().unwrap_or_default();
+        joint.sums.iter().for_each(|segment| self.computed(segment));
+    }
+
     /// Records a segment of computed steps.
     pub(crate) fn computed(&mut self, segment: &Segment) {
         if let Some(joint) = &mut self.ranks {
-            return joint.join(segment);
+            return joint.add(segment);
         }
         if let Some(series) = &mut self.series {
             series.computed(segment);

@@ -376,7 +376,7 @@ impl<D: Decodes> Rank for Engine<D> {
         (decided.decode || !state.chunks.is_empty()).then_some(load)
     }
 
-    fn repeats(&self) -> Repeats {
+    fn repeats(&mut self) -> Repeats {
         let state = &self.state;
         let steady = |decided: &Decided| {
             decided.decode && !(decided.changes && (state.waiting() > 0 || !state.config.ahead))
@@ -392,6 +392,7 @@ impl<D: Decodes> Rank for Engine<D> {
             steps: state.steps_with_blocks(steps.min(u64::from(u32::MAX))),
             until: state.landing(),
             growth,
+            in_flight: None,
         }
     }
 

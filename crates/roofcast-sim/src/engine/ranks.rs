@@ -15,7 +15,7 @@ use super::{Replica, steps_within};
 use crate::scheduler::config::RankSettings;
 use crate::scheduler::state::KvTransfer;
 use crate::tally::Tally;
-use crate::timeline::{Segment, Timeline};
+use crate::timeline::{JointSegments, Timeline};
 use balancer::{Balancer, Counts};
 pub(super) use load::{Repeats, StepLoad};
 use price::JointPrices;
@@ -32,7 +32,7 @@ pub(super) trait Rank: Replica {
     /// empty if only results are due; `None` if the step has nothing for this rank.
     fn prepare(&mut self) -> Option<StepLoad>;
     /// Steps that equal the prepared one.
-    fn repeats(&self) -> Repeats {
+    fn repeats(&mut self) -> Repeats {
         Repeats::default()
     }
     /// Sets number and price of the steps of which the prepared one is the first; `None` lets the rank price its steps
@@ -106,22 +106,26 @@ impl Ranks {
     /// The equal steps that start before `horizon` with the prepared one, of the work `loads` of the ranks that are
     /// `busy`.
     fn joint(&mut self, loads: &[StepLoad], busy: &[bool], horizon: Ticks) -> JointSteps {
-        let repeats = |(rank, busy): (&dyn Rank, &bool)| match *busy {
+        let repeats = |(rank, busy): (&mut Box<dyn Rank>, &bool)| match *busy {
             true => Some(rank.repeats()),
             false => (!rank.is_empty()).then(Repeats::default),
         };
-        let repeats: Vec<Repeats> =
-            self.ranks.iter().map(AsRef::as_ref).zip(busy).filter_map(repeats).collect();
+        let repeats: Vec<Repeats> = self.ranks.iter_mut().zip(busy).filter_map(repeats).collect();
         let repeated_steps = repeats.iter().map(|repeats| repeats.steps).min().unwrap_or(1);
         let repeats = if repeated_steps > 1 { repeats } else { Vec::new() };
         let adapted = load::adapted(loads.iter().map(|load| load.adapted.as_slice()));
         let joint = JointSteps { adapted, ..self.price.price(loads, &repeats, self.ranks.len() as u64) };
         let until = repeats.iter().map(|repeats| repeats.until).fold(horizon, Ticks::min);
-        if repeated_steps.min(joint.count) <= 1 || until <= self.clock || joint.shares.total() == 0 {
+        // Without steps in flight the first step starts now, else the second is decided when the one in flight ends.
+        let flight = repeats.iter().filter_map(|repeats| repeats.in_flight).max();
+        let start = self.clock + flight.unwrap_or(Ticks::ZERO);
+        if repeated_steps.min(joint.count) <= 1 || until <= start || joint.shares.total() == 0 {
             return JointSteps { count: 1, growth: 0, ..joint };
         }
-        let left = if until == Ticks::NEVER { until } else { until - self.clock };
-        let count = steps_within(joint.shares.total(), joint.growth, left, repeated_steps.min(joint.count));
+        let left = if until == Ticks::NEVER { until } else { until - start };
+        let decided = u64::from(flight.is_some());
+        let most = repeated_steps.min(joint.count) - decided;
+        let count = decided + steps_within(joint.shares.total(), joint.growth, left, most);
         JointSteps { count, ..joint }
     }
 
@@ -162,19 +166,20 @@ impl Ranks {
         let before =
             [self.sum(|rank| rank.tally().running_steps), self.sum(|rank| rank.tally().decode_steps)];
         if let Some(timeline) = &mut self.timeline {
-            timeline.ranks = Some(Segment::default());
+            timeline.ranks = Some(JointSegments::default());
         }
         let end = self.clock + Ticks(sum_of_run(shares.total(), growth, count).max(1));
         for rank in all.filter(|rank| busy[*rank]) {
+            if let Some(segments) = self.timeline.as_mut().and_then(|timeline| timeline.ranks.as_mut()) {
+                segments.begin_rank();
+            }
             self.ranks[rank].impose(Some(joint));
             self.step_of(rank, end, departed);
             self.ranks[rank].impose(None);
         }
         self.meet();
-        if let Some(timeline) = &mut self.timeline
-            && let Some(joint) = timeline.ranks.take().filter(|joint| joint.steps > 0)
-        {
-            timeline.computed(&joint);
+        if let Some(timeline) = &mut self.timeline {
+            timeline.end_ranks();
         }
         if computes {
             let running = self.sum(|rank| rank.tally().running_steps) - before[0];

@@ -213,13 +213,13 @@ impl<D: Decodes> Sglang<D> {
     /// Number of equal decisions that follow `batch` before `horizon`. The first is `late`r, the others are made as
     /// batches end. If the server polls its inbox every few batches, the decisions end at the next poll.
     fn further(&mut self, batch: &Batch, late: Ticks, horizon: Ticks) -> u64 {
-        let copies = batch.waits > 0 || self.copies();
-        if !self.leap || self.opened || copies || batch.step.kind != ForwardMode::Decode {
+        if let Some(joint) = self.price.joint() {
+            return joint.count - 1;
+        }
+        if !self.leap || batch.waits > 0 {
             return 0;
         }
-        let waits = self.polling.polls() || !self.inbox.is_empty();
-        let polls = if waits { self.polling.patience() - 1 } else { u64::MAX };
-        let step_limit = self.scheduler.steady(&batch.step).min(self.rows.steady() - 1).min(polls);
+        let step_limit = self.equal_decisions(&batch.step);
         let left = if horizon == Ticks::NEVER { horizon } else { (horizon - self.clock) - late };
         if step_limit == 0 || left == Ticks::ZERO {
             return 0;
@@ -230,6 +230,16 @@ impl<D: Decodes> Sglang<D> {
             steps_within(batch.time, batch.growth, left, step_limit + 1) - 1
         };
         if within == 0 { 0 } else { self.scheduler.affordable(within) }
+    }
+
+    /// Number of decisions that equal the last one, `step`, if no request arrives and pages suffice.
+    fn equal_decisions(&mut self, step: &Step) -> u64 {
+        if self.opened || self.copies() || step.kind != ForwardMode::Decode {
+            return 0;
+        }
+        let waits = self.polling.polls() || !self.inbox.is_empty();
+        let polls = if waits { self.polling.patience() - 1 } else { u64::MAX };
+        self.scheduler.steady(step).min(self.rows.steady() - 1).min(polls)
     }
 
     /// One turn of the overlap loop: processes the results of the batch `before`, and of all but the last of the

@@ -40,11 +40,14 @@ pub(in crate::engine) struct Repeats {
     pub(in crate::engine) until: Ticks,
     /// Growth of [`StepLoad::within`] per step.
     pub(in crate::engine) growth: Vec<u64>,
+    /// Time of the step in flight, at whose end the step after the prepared one is decided; `None` if that step is decided
+    /// at the end of the prepared one.
+    pub(in crate::engine) in_flight: Option<Ticks>,
 }
 
 impl Default for Repeats {
     fn default() -> Repeats {
-        Repeats { steps: 1, until: Ticks::NEVER, growth: Vec::new() }
+        Repeats { steps: 1, until: Ticks::NEVER, growth: Vec::new(), in_flight: None }
     }
 }
 

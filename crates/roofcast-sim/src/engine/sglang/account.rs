@@ -15,9 +15,10 @@ impl<D: Decodes> Sglang<D> {
         let n = step.decodes;
         if step.kind == ForwardMode::Decode {
             let price = self.price.decode(n);
-            let (attending, growth) =
-                (price.attending(self.rows.seen()), price.attending(self.rows.growth()));
+            let attending = price.attending(self.rows.seen());
+            let growth = price.attending(self.rows.growth());
             let time = price.fixed + attending;
+            let growth = self.price.joint().map_or(growth, |joint| joint.growth);
             let bound = if self.timeline.is_some() { self.price.bound(n, attending) } else { "" };
             return (time, growth, bound);
         }
