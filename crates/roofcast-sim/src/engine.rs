@@ -128,23 +128,35 @@ fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
 /// sequence in each.
 pub fn replica(
     forecaster: &Forecaster,
-    (config, policy): (EngineConfig, Policy),
+    settings: (EngineConfig, Policy),
     context: u64,
     seed: u64,
     leap: bool,
 ) -> Result<Box<dyn Replica>> {
+    replicas(forecaster, settings, context, seed, leap)?()
+}
+
+/// Function that makes equal replicas, which share prices of steps, with the arguments of [`replica`].
+pub(crate) fn replicas(
+    forecaster: &Forecaster,
+    (config, policy): (EngineConfig, Policy),
+    context: u64,
+    seed: u64,
+    leap: bool,
+) -> Result<impl Fn() -> Result<Box<dyn Replica>>> {
     let images = config.images.map(|images| forecaster.encoder(images, config.cost)).transpose()?;
     let timing = forecaster.timing(config.cost).encoding(images);
-    let Some(ranks) = config.ranks else {
-        return Ok(one(forecaster, (config, policy), StepPrices::new(timing), (context, seed), leap)?);
-    };
-    let timing = timing.of_rank();
-    let rank = |_| {
-        let price = StepPrices::new(timing.clone());
-        one(forecaster, (config.clone(), policy.clone()), price, (context, seed), leap)
-    };
-    let all = (0..ranks.count).map(rank).collect::<Result<Vec<_>>>()?;
-    Ok(Box::new(Ranks::new(all, ranks, timing)))
+    let timing = if config.ranks.is_some() { timing.of_rank() } else { timing };
+    let price = StepPrices::new(timing.clone());
+    Ok(move || {
+        let engine = || {
+            let settings = (config.clone(), policy.clone());
+            one(forecaster, settings, price.clone(), (context, seed), leap)
+        };
+        let Some(ranks) = config.ranks else { return Ok(engine()? as Box<dyn Replica>) };
+        let all = (0..ranks.count).map(|_| engine()).collect::<Result<Vec<_>>>()?;
+        Ok(Box::new(Ranks::new(all, ranks, timing.clone())))
+    })
 }
 
 /// One engine, whose steps have the prices of `price`.
@@ -168,7 +180,7 @@ fn one(
         let spec = &forecaster.deployment.engine;
         let settings = SglangConfig::resolve(spec, &config)?;
         return Ok(match leap {
-            // Ranks that step together take every batch singly.
+            // Ranks that step together take as many equal batches as the slowest of them allows.
             true => Box::new(Sglang::<Lockstep>::new(settings, price, config.ranks.is_none())),
             false => Box::new(Sglang::<Each>::new(settings, price, false)),
         });

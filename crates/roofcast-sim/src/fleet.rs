@@ -79,6 +79,9 @@ pub struct Fleet {
     turns: Earliest<Ticks>,
     /// True if no replica affects another one.
     apart: bool,
+    /// Requests for replicas that affect no other one, by replica, and their number.
+    queued: Vec<Vec<(Arrival, Prompt)>>,
+    queued_count: usize,
     /// True if a part of the fleet takes part in each step: pools, queue limits, failures, KV events or an oracle.
     attended: bool,
 }
@@ -103,6 +106,8 @@ impl Fleet {
             watch: Watch::default(),
             departures: Vec::new(),
             apart: false,
+            queued: Vec::new(),
+            queued_count: 0,
             attended: false,
         }
     }
@@ -304,7 +309,7 @@ impl Fleet {
         }
     }
 
-    /// Queues a request on replica `index`, or refuses the request.
+    /// Queues a request on replica `index`, or refuses the request; replicas that are apart get several at once.
     #[inline(always)]
     fn receive(
         &mut self,
@@ -314,8 +319,15 @@ impl Fleet {
         traffic: &mut Traffic,
     ) -> Result<()> {
         if self.apart {
-            self.catch_up(index, arrival.at, traffic)?;
+            return self.receive_apart(index, (arrival, prompt), traffic);
         }
+        self.enqueue(index, arrival, prompt, traffic);
+        Ok(())
+    }
+
+    /// Queues a request on replica `index`, or refuses the request.
+    #[inline(always)]
+    fn enqueue(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
         let attended = self.attended;
         let served = self.replicas[index].serves(&arrival)
             && (!attended || self.delivery.serves(&self.replicas, &arrival));
@@ -334,7 +346,6 @@ impl Fleet {
             traffic.refused(arrival.user, arrival.at.picoseconds());
         }
         self.note_turn(index);
-        Ok(())
     }
 }
 

@@ -12,11 +12,14 @@ use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::clock::{TICKS_PER_PS, Ticks};
 use roofcast_facts::shares::BottleneckShares;
 use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
 
 /// Ticks per second.
 const TICKS: f64 = 1e12 * TICKS_PER_PS;
 /// Most rows of a step for which prices are cached.
 const MOST_ROWS: usize = 1 << 16;
+/// Number of decodes and of rows, from 0, whose prices are shared by equal replicas: vLLM's largest default batch.
+const SHARED: usize = 1025;
 
 /// The price of a step of `n` decodes in ticks: `fixed + attending(seen)`.
 #[derive(Debug, Clone, Default)]
@@ -89,29 +92,54 @@ struct Imposed {
     steps: JointSteps,
 }
 
-/// Prices of a deployment's steps.
+/// Prices of a deployment's steps. Clones share what they compute of small steps, so that equal replicas compute it once.
 #[derive(Debug, Clone)]
 pub struct StepPrices {
-    timing: Timing,
+    timing: Arc<Timing>,
     /// True if the attention of some operator is memory-bound; decides the bottleneck to which context-dependent time
     /// counts.
     slopes_memory: bool,
     /// Price of the next step, if it is set from outside because other data-parallel ranks take part in the step.
     imposed: Option<Imposed>,
     /// Prices of steps of decodes alone, by the number of decodes; computed on first use.
-    decodes: Vec<Option<Box<Decode>>>,
+    decodes: Arc<[OnceLock<Box<Decode>>]>,
+    /// Prices of steps of [`SHARED`] and more decodes.
+    large: Vec<Option<Box<Decode>>>,
     /// Times of the GEMMs by the number of computed rows, and by the number of sampled rows.
     products: [Products; 2],
 }
 
-/// Times of GEMMs by rows; NaN until the first use computes them.
-pub(super) type Products = Vec<[f64; 2]>;
+/// Times of GEMMs by rows, computed on first use.
+#[derive(Debug, Clone)]
+pub(super) struct Products {
+    few: Arc<[OnceLock<[f64; 2]>]>,
+    /// Times of [`SHARED`] and more rows; NaN until they are computed.
+    many: Vec<[f64; 2]>,
+}
+
+impl Default for Products {
+    fn default() -> Products {
+        Products { few: unknown(), many: Vec::new() }
+    }
+}
+
+/// A table of values that are computed on first use.
+fn unknown<T>() -> Arc<[OnceLock<T>]> {
+    (0..SHARED).map(|_| OnceLock::new()).collect()
+}
 
 impl StepPrices {
     /// Prices in ticks from the times of `timing`, which are in seconds.
     pub fn new(timing: Timing) -> StepPrices {
         let slopes_memory = timing.attention_is_memory_bound();
-        StepPrices { timing, slopes_memory, imposed: None, decodes: Vec::new(), products: Default::default() }
+        StepPrices {
+            timing: Arc::new(timing),
+            slopes_memory,
+            imposed: None,
+            decodes: unknown(),
+            large: Vec::new(),
+            products: Default::default(),
+        }
     }
 
     /// Sets the price of every step until the next call, in ticks by bottleneck; `None` lets steps be priced again.
@@ -139,12 +167,16 @@ impl StepPrices {
         if let Some(imposed) = &self.imposed {
             return &imposed.decode;
         }
-        let index = n as usize;
-        if self.decodes.len() <= index {
-            self.decodes.resize(index + 1, None);
-        }
         let timing = &self.timing;
-        self.decodes[index].get_or_insert_with(|| Box::new(Decode::of(timing.decode(n))))
+        let priced = || Box::new(Decode::of(timing.decode(n)));
+        if let Some(known) = self.decodes.get(n as usize) {
+            return known.get_or_init(priced);
+        }
+        let index = n as usize - SHARED;
+        if self.large.len() <= index {
+            self.large.resize(index + 1, None);
+        }
+        self.large[index].get_or_insert_with(priced)
     }
 
     /// The price of a step with `n` decodes that read the context `seen`, and with `chunks` of prompts.
@@ -246,17 +278,26 @@ pub(super) fn priced(
 /// Times of the GEMMs with `rows` rows, from the cache if they are known.
 #[inline(always)]
 fn products(timing: &Timing, cache: &mut Products, (kind, rows): (Rows, u64)) -> [f64; 2] {
-    let index = rows as usize;
+    match cache.few.get(rows as usize) {
+        Some(known) => *known.get_or_init(|| timing.products(kind, rows)),
+        None => of_many(timing, &mut cache.many, (kind, rows)),
+    }
+}
+
+/// Times of the GEMMs with [`SHARED`] or more rows.
+#[inline(never)]
+fn of_many(timing: &Timing, cache: &mut Vec<[f64; 2]>, (kind, rows): (Rows, u64)) -> [f64; 2] {
+    let index = rows as usize - SHARED;
     match cache.get(index) {
         Some(known) if !known[0].is_nan() => *known,
         _ => first_met(timing, cache, (kind, rows)),
     }
 }
 
-/// Computes and caches the times of the GEMMs with `rows` rows.
+/// Computes and caches the times of the GEMMs with [`SHARED`] or more rows.
 #[cold]
-fn first_met(timing: &Timing, cache: &mut Products, (kind, rows): (Rows, u64)) -> [f64; 2] {
-    let index = rows as usize;
+fn first_met(timing: &Timing, cache: &mut Vec<[f64; 2]>, (kind, rows): (Rows, u64)) -> [f64; 2] {
+    let index = rows as usize - SHARED;
     let products = timing.products(kind, rows);
     if index < MOST_ROWS {
         if cache.len() <= index {

@@ -5,10 +5,15 @@
 //! Knows nothing about what a step does.
 
 use super::{Fleet, WATCHED};
+use roofcast_ask::arrival::Arrival;
 use roofcast_ask::spec::Routing;
-use roofcast_ask::workload::Traffic;
+use roofcast_ask::workload::{Prompt, Traffic};
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::error::Result;
+
+/// Number of requests a replica for which replicas that are apart wait: the state of one replica is read once for all of
+/// them, as thousands of replicas exceed a processor's caches.
+const TOGETHER: usize = 32;
 
 impl Fleet {
     /// The busy replica whose last step ended first, and the time of that end.
@@ -99,6 +104,7 @@ impl Fleet {
                 self.deliver(traffic)?;
             }
         }
+        self.serve_queued(traffic)?;
         for index in 0..self.replicas.len() {
             if !goes_on(self) {
                 return Ok(());
@@ -108,9 +114,36 @@ impl Fleet {
         Ok(())
     }
 
+    /// Keeps a request for replica `index`, until there are several for each replica.
+    #[inline(never)]
+    pub(super) fn receive_apart(
+        &mut self,
+        index: usize,
+        request: (Arrival, Prompt),
+        traffic: &mut Traffic,
+    ) -> Result<()> {
+        self.queued.resize_with(self.replicas.len(), Vec::new);
+        self.queued[index].push(request);
+        self.queued_count += 1;
+        if self.queued_count < TOGETHER * self.replicas.len() { Ok(()) } else { self.serve_queued(traffic) }
+    }
+
+    /// Gives each replica its requests, up to the last of which the replica runs.
+    fn serve_queued(&mut self, traffic: &mut Traffic) -> Result<()> {
+        let mut queued = std::mem::take(&mut self.queued);
+        for (index, requests) in queued.iter_mut().enumerate() {
+            for (arrival, prompt) in requests.drain(..) {
+                self.catch_up(index, arrival.at, traffic)?;
+                self.enqueue(index, arrival, prompt, traffic);
+            }
+        }
+        (self.queued, self.queued_count) = (queued, 0);
+        Ok(())
+    }
+
     /// Runs the steps of a replica that start before `until`.
     #[inline(never)]
-    pub(super) fn catch_up(&mut self, index: usize, until: Ticks, traffic: &mut Traffic) -> Result<()> {
+    fn catch_up(&mut self, index: usize, until: Ticks, traffic: &mut Traffic) -> Result<()> {
         while self.replicas[index].due().is_some_and(|clock| clock < until) {
             self.step(index, until, traffic)?;
         }

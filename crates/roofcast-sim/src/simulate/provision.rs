@@ -85,14 +85,18 @@ impl ResolvedPool {
         self.forecaster.deployment.parallelism.count() / self.count()
     }
 
-    fn replicas(&self, seed: u64, leap: bool) -> impl Iterator<Item = Result<Box<dyn Replica>>> {
-        let settings = || (self.config.clone(), self.policy.clone());
-        (0..self.count()).map(move |index| {
-            let slow = self.slow.filter(|slow| index < slow.replicas);
-            let slow = slow.map(|slow| self.forecaster.clone().slowed(slow.factor));
-            let forecaster = slow.as_ref().unwrap_or(&self.forecaster);
-            engine::replica(forecaster, settings(), self.context, seed, leap)
-        })
+    fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
+        let equal = |count: u64, forecaster: &Forecaster| {
+            let settings = (self.config.clone(), self.policy.clone());
+            let replica = engine::replicas(forecaster, settings, self.context, seed, leap)?;
+            (0..count).map(|_| replica()).collect::<Result<Vec<_>>>()
+        };
+        let slowed = |slow: &SlowSpec| {
+            equal(slow.replicas.min(self.count()), &self.forecaster.clone().slowed(slow.factor))
+        };
+        let mut all = self.slow.as_ref().map(slowed).transpose()?.unwrap_or_default();
+        all.extend(equal(self.count() - all.len() as u64, &self.forecaster)?);
+        Ok(all)
     }
 }
 
@@ -217,7 +221,8 @@ impl Provision {
     /// The replicas in order of pool: prefill, serving, on other accelerators.
     pub(super) fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
-        pools.flat_map(|pool| pool.replicas(seed, leap)).collect()
+        let each = pools.map(|pool| pool.replicas(seed, leap)).collect::<Result<Vec<_>>>()?;
+        Ok(each.into_iter().flatten().collect())
     }
 
     /// Tokens that the caches of all replicas that compute prompts hold, with the tiers below.
