@@ -10,6 +10,7 @@ mod adapters;
 mod leap;
 mod offloading;
 mod rank;
+mod verification;
 
 pub(crate) use adapters::Adapters;
 
@@ -28,7 +29,8 @@ use roofcast_ask::workload::Prompt;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::shares::BottleneckShares;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use verification::Verifying;
 
 /// One replica of vLLM.
 #[derive(Debug, Clone)]
@@ -62,6 +64,8 @@ pub(crate) struct Blocks {
     prepared: bool,
     /// True if equal steps are taken at once.
     leaps: bool,
+    /// Rows of steps that only verify drafts.
+    verifying: Verifying,
 }
 
 /// A decision of the scheduler.
@@ -130,6 +134,7 @@ impl Blocks {
             storage: None,
             prepared: false,
             leaps: false,
+            verifying: Verifying::default(),
         }
     }
 
@@ -211,35 +216,6 @@ impl Blocks {
         self.config.usable_blocks() - self.scheduler.free_blocks()
     }
 
-    /// Sets the number of accepted drafts of each sequence of a step, at most the output tokens that remain, and of the
-    /// drafts that follow. A step in flight was decided as if all drafts were accepted, and as if no request had ended.
-    fn verify(&mut self, step: &mut Step) {
-        let mut corrections: BTreeMap<RequestId, u64> = BTreeMap::new();
-        for work in step.work.iter_mut().filter(|w| w.samples) {
-            if self.scheduler.has_ended(work.id) {
-                self.tally.idle_tokens += work.new;
-                continue;
-            }
-            let life = &mut self.requests[work.id];
-            let left = u64::from(life.arrival.output) - life.generated;
-            if let Some(speculation) = self.speculation.as_mut().filter(|_| work.drafts > 0) {
-                let accepted = speculation.accepted(life.arrival.number, life.generated, work.drafts);
-                work.accepted = accepted.min(left - 1);
-                self.tally.drafted_tokens += work.drafts;
-                self.tally.rejected_tokens += work.drafts - work.accepted;
-            }
-            self.tally.idle_tokens += work.padding;
-            life.generated += 1 + work.accepted;
-            if let Some(speculation) = &mut self.speculation {
-                work.proposed = speculation.proposed(life.arrival.number, life.generated);
-                corrections.insert(work.id, work.drafts + work.padding - work.accepted);
-            }
-        }
-        for work in self.pending.iter_mut().flat_map(|step| &mut step.work) {
-            work.context -= corrections.get(&work.id).copied().unwrap_or(0);
-        }
-    }
-
     /// Decides a step and adds it to the pending ones.
     fn schedule(&mut self) -> Scheduled {
         if self.pending.is_empty() {
@@ -282,6 +258,8 @@ impl Blocks {
             self.clock += time;
         }
         self.begin_stores(&step);
+        // Most requests have equal gaps, which are counted together.
+        let mut gap = (Ticks::ZERO, 0);
         for work in step.work.iter().filter(|w| w.samples) {
             if self.scheduler.has_ended(work.id) {
                 continue;
@@ -292,11 +270,16 @@ impl Blocks {
                     life.first = Some(self.clock);
                     self.prompt_tokens -= u64::from(life.arrival.input);
                 }
-                Some(_) => self.tally.itl.add(self.clock - life.last, 1),
+                Some(_) if self.clock - life.last == gap.0 => gap.1 += 1,
+                Some(_) => {
+                    self.tally.itl.add(gap.0, gap.1);
+                    gap = (self.clock - life.last, 1);
+                }
             }
             life.last = self.clock;
             self.report(work.id, |number| Event::Sampled { number, tokens: 1 + work.accepted });
         }
+        self.tally.itl.add(gap.0, gap.1);
         let gone = std::mem::take(&mut self.leaving);
         for id in self.scheduler.update(&step) {
             let life = self.requests[id];

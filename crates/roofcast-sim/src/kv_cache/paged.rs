@@ -108,6 +108,11 @@ impl Pool {
         self.changes = Some(Vec::new());
     }
 
+    /// True if changes are logged.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.changes.is_some()
+    }
+
     /// Returns the log of changes, if changes are watched.
     pub(crate) fn changes(&mut self) -> Option<&mut Vec<Change<Name>>> {
         self.changes.as_mut()

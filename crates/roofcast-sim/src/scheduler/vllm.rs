@@ -15,10 +15,13 @@ mod running;
 mod step;
 mod tier;
 mod transfers;
+mod verification;
 
+pub(crate) use adapters::AdapterSet;
 pub use config::{Rules, SchedulerConfig, SchedulingPolicy};
 pub use step::{RequestId, ScheduledRequest, Step};
 pub use transfers::{OffloadConfig, Transfers};
+pub(crate) use verification::Verification;
 
 use crate::kv_cache::cursor::Cursor;
 use crate::kv_cache::names::Names;
@@ -202,7 +205,12 @@ impl Scheduler {
 
     /// Decides the next step.
     pub fn schedule(&mut self) -> Step {
-        let mut step = Step::default();
+        let running = self.running.len();
+        let mut step = Step {
+            scheduled: Vec::with_capacity(running),
+            work: Vec::with_capacity(running),
+            ..Step::default()
+        };
         self.collect_names();
         self.steady.begin();
         self.pool.protected = self.tier.as_mut().map(|tier| tier.begin()).unwrap_or_default();

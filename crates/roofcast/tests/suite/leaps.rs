@@ -1,8 +1,9 @@
-//! Leaps of the engine that identifies every block: with a host tier, storage, adapters, priorities and bounded prompts
-//! the steps that are taken at once give the answers of single steps.
+//! Leaps of the engine that identifies every block: with a host tier, storage, adapters, priorities, bounded and
+//! held prompts the steps that are taken at once give the answers of single steps.
 
 use super::runs::{conserved, deployment, records, same, same_over_time, served, workloads};
 use proptest::prelude::*;
+use roofcast::Deployment;
 use roofcast::fleet::Fleet;
 use roofcast::spec::{CostKind, EngineSpec, EvictionPolicy, QueuePolicy, VllmSpec};
 use roofcast::workload::{Adapters, Workload};
@@ -13,9 +14,8 @@ fn gib(tokens: u64) -> f64 {
 }
 
 /// Runs of equal requests on a replica that takes every step singly and on one that leaps, compared in every counter.
-fn compare(spec: EngineSpec, name: &str, workload: &Workload) -> Fleet {
-    let deployment = deployment(name, spec);
-    let [mut stepping, mut leaping] = [false, true].map(|leap| served(&deployment, workload, leap));
+pub(super) fn compare(deployment: &Deployment, workload: &Workload) -> Fleet {
+    let [mut stepping, mut leaping] = [false, true].map(|leap| served(deployment, workload, leap));
     same_over_time(&mut stepping, &mut leaping);
     same(records(&stepping), records(&leaping));
     conserved(&leaping, workload.requests.unwrap());
@@ -53,13 +53,17 @@ fn bounded() -> impl Strategy<Value = VllmSpec> {
         .prop_map(|tokens| VllmSpec { long_prefill_token_threshold: Some(tokens), ..VllmSpec::default() })
 }
 
+fn held() -> impl Strategy<Value = VllmSpec> {
+    (2_u64..12).prop_map(|steps| VllmSpec { prefill_schedule_interval: Some(steps), ..VllmSpec::default() })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn leaping_by_block_is_stepping(
         workload in workloads(),
-        vllm in prop_oneof![4 => tiers(), 2 => adapters(), 1 => bounded(), 1 => Just(VllmSpec::default())],
+        vllm in prop_oneof![4 => tiers(), 2 => adapters(), 1 => bounded(), 1 => held(), 1 => Just(VllmSpec::default())],
         (blocks, seqs, caching) in (60_u64..400, 1_u64..40, any::<bool>()),
         (asynchronous, limit, drawn) in any::<(bool, bool, bool)>(),
     ) {
@@ -82,6 +86,6 @@ proptest! {
         };
         // gpt-oss-20b has layers with a window of 128 tokens.
         let name = if drawn && !adapted && !tiered { "openai/gpt-oss-20b" } else { "meta-llama/Llama-3.1-8B-Instruct" };
-        compare(spec, name, &workload);
+        compare(&deployment(name, spec), &workload);
     }
 }

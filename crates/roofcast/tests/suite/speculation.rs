@@ -9,6 +9,7 @@ use roofcast::deployment::{Deployment, DeploymentOptions};
 use roofcast::memory::Memory;
 use roofcast::simulate::{self, Simulation, simulate};
 use roofcast::spec::{CostKind, EngineSpec, SpeculativeSpec};
+use roofcast::workload::Workload;
 use roofcast::{Forecaster, Spec};
 use std::sync::Arc;
 
@@ -412,6 +413,18 @@ proptest! {
         let tally = fleet.replicas[0].tally();
         prop_assert!(tally.rejected_tokens <= tally.drafted_tokens);
         same(records(&fleet), records(&served(&deployment, &workload, true)));
+    }
+
+    /// Steps that only verify drafts, without a decision of the whole scheduler for each, give the answers of single steps.
+    #[test]
+    fn leaping_with_drafts_is_stepping(
+        workload in workloads(), spec in speculative(), modelled in any::<bool>(), limit in any::<bool>(),
+    ) {
+        let ordered = spec.policy == roofcast::spec::QueuePolicy::Priority;
+        let priorities = if ordered { vec![1.0, 2.0, 1.0] } else { Vec::new() };
+        let spec = EngineSpec { cost: if limit { CostKind::Limit } else { CostKind::Forecast }, ..spec };
+        let deployment = if modelled { drafted(spec) } else { deployment(LLAMA, spec) };
+        super::leaps::compare(&deployment, &Workload { priorities, ..workload });
     }
 
     /// The accepted drafts of a request do not depend on the requests that run with it, unless budget or memory limits

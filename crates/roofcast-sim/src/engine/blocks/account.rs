@@ -6,13 +6,12 @@ use super::{Blocks, Held, Life};
 use crate::engine::event::Event;
 use crate::engine::ranks::StepLoad;
 use crate::engine::speculation::Speculation;
-use crate::scheduler::vllm::{ScheduledRequest, Step};
+use crate::scheduler::vllm::{AdapterSet, ScheduledRequest, Step};
 use crate::timeline::{Mark, Segment};
 use roofcast_cost::operator::AdaptedTokens;
 use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::shares::BottleneckShares;
-use std::collections::BTreeSet;
 
 impl Blocks {
     /// Time of a step and its bottleneck; adds the step to the counters.
@@ -106,7 +105,7 @@ impl Blocks {
         if adapted.is_empty() {
             return Ticks::ZERO;
         }
-        let distinct: BTreeSet<u32> = adapted.iter().map(|(adapter, _)| *adapter).collect();
+        let distinct: AdapterSet = adapted.iter().map(|(adapter, _)| *adapter).collect();
         let tokens = adapted.iter().map(|(_, new)| new).sum();
         let loads = adapters.load(&distinct);
         let shares = self.price.adapters(AdaptedTokens { adapters: distinct.len() as u64, tokens });
@@ -126,13 +125,11 @@ impl Blocks {
         }
         let adapters = self.scheduler.running().iter().map(|id| self.requests[*id].arrival.adapter);
         let adapted: Vec<u32> = adapters.filter(|adapter| *adapter != 0).collect();
-        let distinct: BTreeSet<u32> = adapted.iter().copied().collect();
-        match adapted.len() {
+        let tokens = adapted.len() as u64;
+        let distinct: AdapterSet = adapted.into_iter().collect();
+        match tokens {
             0 => BottleneckShares::default(),
-            tokens => {
-                let adapters = distinct.len() as u64;
-                self.price.adapters(AdaptedTokens { adapters, tokens: tokens as u64 })
-            }
+            tokens => self.price.adapters(AdaptedTokens { adapters: distinct.len() as u64, tokens }),
         }
     }
 

@@ -5,13 +5,14 @@
 //! storage. Source: `LRUCacheWorkerLoRAManager` (`vllm/lora/worker_manager.py`). Knows nothing about the scheduler,
 //! which bounds the adapters of a step.
 
+use crate::scheduler::vllm::AdapterSet;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::{LoraSettings, STORAGE_GB_S};
 use roofcast_cost::memory;
 use roofcast_cost::operator::Adapter;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::units::Picoseconds;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// Adapters on the device and on the host.
 #[derive(Debug, Clone)]
@@ -65,8 +66,8 @@ impl Adapters {
     }
 
     /// Makes `adapters` present on the device: first the ones that are there, so that no load replaces them.
-    pub(super) fn load(&mut self, adapters: &BTreeSet<u32>) -> Loads {
-        let absent: Vec<u32> = adapters.iter().copied().filter(|adapter| !self.touch(*adapter)).collect();
+    pub(super) fn load(&mut self, adapters: &AdapterSet) -> Loads {
+        let absent: Vec<u32> = adapters.iter().filter(|adapter| !self.touch(*adapter)).collect();
         let mut loads = Loads::default();
         for adapter in absent {
             if !self.host.touch(adapter) {

@@ -13,10 +13,12 @@ use roofcast_facts::clock::{Ticks, sum_of_run};
 impl Blocks {
     /// Takes the steps that start before `horizon` and equal the last one.
     pub(super) fn leap(&mut self, horizon: Ticks) {
-        let recorded = self.events.is_some() || self.speculation.is_some();
         let ends = self.leaving.is_empty() && self.pending.len() + 1 == self.flight();
-        if !self.leaps || recorded || !ends {
+        if !self.leaps || self.events.is_some() || !ends {
             return;
+        }
+        if self.speculation.is_some() {
+            return self.verify_on(horizon);
         }
         let steady_steps = self.scheduler.steady();
         let copied = [&self.link, &self.storage].into_iter().flatten().filter_map(Link::next_end).min();

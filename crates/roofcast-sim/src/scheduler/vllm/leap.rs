@@ -14,6 +14,11 @@ use std::collections::BinaryHeap;
 pub(super) struct Steady {
     /// True if the last decision only continued decodes, and nothing has happened that may change the next one.
     holds: bool,
+    /// True if the last decision only let every running request verify its drafts, and nothing has happened that may
+    /// change the next one but the drafts.
+    pub(super) verifies: bool,
+    /// Number of tokens of the last decision.
+    pub(super) tokens: u64,
     /// True if the decision skipped a request because tokens from before its preemption are in flight.
     pub(super) awaits_tokens: bool,
     /// Waiting requests that the decision considered, with the number of their cached blocks.
@@ -23,13 +28,14 @@ pub(super) struct Steady {
 impl Steady {
     /// Begins a decision.
     pub(super) fn begin(&mut self) {
-        (self.holds, self.awaits_tokens) = (false, false);
+        self.disturb();
+        self.awaits_tokens = false;
         self.considered.clear();
     }
 
     /// Records an event that may change the next decision.
     pub(super) fn disturb(&mut self) {
-        self.holds = false;
+        (self.holds, self.verifies) = (false, false);
     }
 }
 
@@ -44,21 +50,20 @@ impl Scheduler {
             || !transfers.evicted.is_empty()
             || !transfers.flush.is_empty()
             || transfers.asked;
-        let decodes = || step.work.iter().all(|work| work.decodes && work.samples && work.new == 1);
-        self.steady.holds =
-            alone && all && !copies && !self.steady.awaits_tokens && self.leaps(step) && decodes();
+        let decodes = || step.work.iter().all(|w| w.decodes && w.samples && w.new == 1 + w.drafts);
+        let leaps =
+            self.has_equal_steps() && self.tier.as_ref().is_none_or(|tier| tier.is_steady(&step.transfers));
+        if !(alone && all && !copies && !self.steady.awaits_tokens && leaps && decodes()) {
+            return;
+        }
+        self.steady.tokens = step.work.iter().map(|work| work.new).sum();
+        self.steady.verifies = self.config.num_speculative_tokens > 0;
+        self.steady.holds = !self.steady.verifies;
     }
 
-    /// True if the settings allow equal steps, and the host tier has nothing to decide in them.
-    fn leaps(&mut self, step: &Step) -> bool {
-        let config = &self.config;
-        let plain = config.windows == [None]
-            && config.num_speculative_tokens == 0
-            && config.num_lookahead_tokens == 0
-            && config.prefill_schedule_interval <= 1;
-        plain
-            && self.pool.changes().is_none()
-            && self.tier.as_ref().is_none_or(|tier| tier.is_steady(&step.transfers))
+    /// True if the settings allow equal steps.
+    pub(super) fn has_equal_steps(&self) -> bool {
+        self.config.windows == [None] && !self.pool.is_watched()
     }
 
     /// Number of equal decisions that follow the last one if no request arrives, no copy ends, and blocks suffice.
@@ -75,7 +80,8 @@ impl Scheduler {
             let chunk = stored.map_or(u64::MAX, |end| end.saturating_sub(r.computed.min(r.known()) + 1));
             if r.output_tokens.is_some() { 0 } else { tokens.min(room).min(chunk) }
         };
-        self.running.iter().map(left).min().unwrap_or(0)
+        let ends = self.running.iter().map(left).min().unwrap_or(0);
+        ends.min(self.interval.equal_steps(!self.waiting.is_empty()))
     }
 
     /// Number of computed tokens of each running request, in order.
@@ -90,6 +96,7 @@ impl Scheduler {
         if steps == 0 {
             return 0;
         }
+        self.interval.pass(steps, !self.waiting.is_empty());
         for at in 0..self.running.len() {
             let id = self.running[at];
             let r = &mut self.requests[id];
@@ -134,7 +141,7 @@ impl Scheduler {
 
     /// The last cached block of each request that the last decision considered and refused: of a request's cached
     /// blocks the last one is evicted first.
-    fn last_found(&self) -> Vec<Block> {
+    pub(super) fn last_found(&self) -> Vec<Block> {
         let last = |&(id, hits): &(RequestId, usize)| self.find(id, 0, hits.checked_sub(1)?);
         self.steady.considered.iter().filter_map(last).collect()
     }
