@@ -42,7 +42,9 @@ impl Blocks {
             life.generated += 1 + work.accepted;
             if let Some(speculation) = &mut self.speculation {
                 work.proposed = speculation.proposed(life.arrival.number, life.generated);
-                corrections.insert(work.id, work.drafts + work.padding - work.accepted);
+                if !self.pending.is_empty() {
+                    corrections.insert(work.id, work.drafts + work.padding - work.accepted);
+                }
             }
         }
         for work in self.pending.iter_mut().flat_map(|step| &mut step.work) {
@@ -55,13 +57,13 @@ impl Blocks {
         let mut verifying = std::mem::take(&mut self.verifying);
         let sampled = || self.scheduler.running().iter().all(|id| self.requests[*id].last == self.clock);
         let begins = self.clock < horizon && self.adapters.is_none() && sampled();
-        if begins && self.scheduler.begin_verification(&mut verifying.run) {
+        if begins && self.scheduler.begin_verification(&mut verifying.run, self.pending.front()) {
             let mut steps = 0;
             while self.clock < horizon && self.verify_next(&mut verifying) {
                 steps += 1;
             }
             if steps > 0 {
-                self.scheduler.end_verification(&verifying.run);
+                self.scheduler.end_verification(&verifying.run, self.pending.front_mut());
                 for row in &verifying.run.rows {
                     let life = &mut self.requests[row.id];
                     (life.generated, life.last) = (row.generated(), self.clock);
@@ -74,18 +76,24 @@ impl Blocks {
     /// Takes the next step; false, without any change, if its results end a request or its decision is another one.
     fn verify_next(&mut self, verifying: &mut Verifying) -> bool {
         let Some(speculation) = &mut self.speculation else { return false };
+        let ahead = !self.pending.is_empty();
         for row in &mut verifying.run.rows {
             let number = self.requests[row.id].arrival.number;
-            let draws = row.drafts > 0;
-            row.accepted = if draws { speculation.accepted(number, row.generated(), row.drafts) } else { 0 };
+            let drafts = if ahead { row.work.drafts } else { row.drafts };
+            row.accepted = if drafts > 0 { speculation.accepted(number, row.generated(), drafts) } else { 0 };
             if row.known + 1 + row.accepted >= row.end {
                 return false;
             }
         }
+        if ahead {
+            self.measure();
+        }
         if !self.scheduler.decide_verification(&mut verifying.run) {
             return false;
         }
-        self.measure();
+        if !ahead {
+            self.measure();
+        }
         self.tally.blocks_peak = self.tally.blocks_peak.max(self.held_blocks());
         let start = self.clock;
         let bound = self.compute_verification(verifying);
@@ -99,7 +107,7 @@ impl Blocks {
         true
     }
 
-    /// Advances the clock by the time of the decided step; returns the step's bottleneck.
+    /// Advances the clock by the time of the step whose results are next; returns the step's bottleneck.
     fn compute_verification(&mut self, verifying: &mut Verifying) -> &'static str {
         let Verifying { run, chunks, sampling, within } = verifying;
         let reaches = self.price.reaches();
@@ -110,14 +118,15 @@ impl Blocks {
         let mut decodes = 0;
         let mut all = 0;
         for row in &run.rows {
-            sampling.push(row.computed + 1 - (row.drafts - row.accepted));
-            if row.drafts > 0 {
-                chunks.push(Sequences::verify(row.new, row.computed));
+            let work = row.work;
+            sampling.push(work.context + 1 - (work.drafts - row.accepted));
+            if work.drafts > 0 {
+                chunks.push(Sequences::verify(work.new, work.context));
                 continue;
             }
             decodes += 1;
-            all += row.computed;
-            within.iter_mut().zip(reaches).for_each(|(seen, reach)| *seen += row.computed.min(*reach));
+            all += work.context;
+            within.iter_mut().zip(reaches).for_each(|(seen, reach)| *seen += work.context.min(*reach));
         }
         let mut shares = self.price.mixed(decodes, Seen { all, within: within.as_slice() }, chunks).1;
         if let Some(speculation) = &mut self.speculation {
@@ -128,7 +137,7 @@ impl Blocks {
         shares.largest()
     }
 
-    /// Counts the decided step, which began at `start`, and records it.
+    /// Counts the step whose results are next, which began at `start`, and records it.
     fn count_verification(&mut self, run: &Verification, start: Ticks, bound: &'static str) {
         let n = run.rows.len() as u64;
         let block = self.config.block_size;
@@ -138,10 +147,10 @@ impl Blocks {
         let mut drafts = 0;
         let mut accepted = 0;
         for row in &run.rows {
-            new += row.new;
-            context += row.computed;
-            blocks += row.computed.div_ceil(block);
-            drafts += row.drafts;
+            new += row.work.new;
+            context += row.work.context;
+            blocks += row.work.context.div_ceil(block);
+            drafts += row.work.drafts;
             accepted += row.accepted;
         }
         let prior_tokens = context - new;

@@ -1,10 +1,11 @@
 //! Steps in which every running request verifies its drafts, and nothing else happens.
 //!
 //! Knows: the next such decision and its results, by what they change of a request; the requests themselves follow at
-//! the end. Blocks are allocated in the order of single decisions. With drafts no step is decided ahead. Knows nothing
-//! about time, nor which drafts are accepted: the driver says both.
+//! the end. Blocks are allocated in the order of single decisions. With asynchronous scheduling a step is decided as if
+//! all drafts of the step in flight were accepted. Knows nothing about time, nor which drafts are accepted: the driver
+//! says both.
 
-use super::{RequestId, Scheduler};
+use super::{RequestId, Scheduler, Step};
 use crate::kv_cache::paged::Block;
 
 /// Running requests while steps only verify drafts.
@@ -31,32 +32,53 @@ pub(crate) struct Row {
     pub(crate) drafts: u64,
     /// Number of drafts that the next step's results accept.
     pub(crate) accepted: u64,
-    /// Number of tokens that the decided step computes.
-    pub(crate) new: u64,
-    /// Number of computed tokens, the decided step's included.
-    pub(crate) computed: u64,
+    /// Work in the step whose results are next.
+    pub(crate) work: RowWork,
+    /// Work in the step that was decided last.
+    decided: RowWork,
+    computed: u64,
+    /// Number of tokens that are sampled or drafted in flight.
+    placeholders: u64,
     /// Number of known tokens before the last results.
     formerly_known: u64,
     /// Number of tokens for which the request holds blocks.
     slots: u64,
 }
 
+/// Work of a request in a step.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RowWork {
+    /// Number of tokens computed.
+    pub(crate) new: u64,
+    /// Context at the end of the step in tokens.
+    pub(crate) context: u64,
+    /// Number of drafts among the computed tokens.
+    pub(crate) drafts: u64,
+}
+
 impl Scheduler {
-    /// Begins a run of steps that verify drafts, with the running requests as rows; false if the next decision may do
-    /// anything else.
-    pub(crate) fn begin_verification(&self, run: &mut Verification) -> bool {
+    /// Begins a run of steps that verify drafts, with the running requests as rows; `flight` is the step in flight, which
+    /// was decided last. False if the next decision may do anything else.
+    pub(crate) fn begin_verification(&self, run: &mut Verification, flight: Option<&Step>) -> bool {
         let waits = !self.waiting.is_empty();
-        let paced = self.config.async_scheduling || self.config.prefill_schedule_interval > 1;
+        let depends = waits || self.config.async_scheduling;
         let bounded = self.threshold().is_some() || self.tier.is_some();
-        if paced || bounded || !self.has_equal_steps() || waits && !self.steady.verifies {
+        let paced = self.config.prefill_schedule_interval > 1;
+        if paced || bounded || !self.has_equal_steps() || depends && !self.steady.verifies {
             return false;
         }
         run.rows.clear();
-        for &id in &self.running {
+        for (at, &id) in self.running.iter().enumerate() {
             let r = &self.requests[id];
-            if r.in_prompt || r.output_tokens.is_some() {
+            if r.in_prompt || r.stale > 0 || r.output_tokens.is_some() {
                 return false;
             }
+            let work = flight.and_then(|step| step.work.get(at));
+            let work = work.map_or_else(RowWork::default, |work| RowWork {
+                new: work.new,
+                context: work.context,
+                drafts: work.drafts,
+            });
             run.rows.push(Row {
                 id,
                 prompt_len: r.prompt_len,
@@ -64,8 +86,10 @@ impl Scheduler {
                 known: r.known(),
                 drafts: r.drafts,
                 accepted: 0,
-                new: 0,
+                work,
+                decided: work,
                 computed: r.computed,
+                placeholders: r.placeholders,
                 formerly_known: r.known(),
                 slots: r.tables[0].blocks.len() as u64 * self.config.block_size,
             });
@@ -82,13 +106,16 @@ impl Scheduler {
         let mut tokens = 0;
         let mut needed = 0;
         for row in &mut run.rows {
-            row.new = row.known + row.drafts - row.computed;
-            let end = row.computed + row.new;
-            if row.new == 0 || end >= config.max_model_len {
+            let new = row.known + row.placeholders + row.drafts - row.computed;
+            let context = row.computed + new;
+            // The last token is in flight.
+            let done = row.placeholders > 0 && row.computed + 2 >= row.end + row.placeholders;
+            if new == 0 || context >= config.max_model_len || done {
                 return false;
             }
-            tokens += row.new;
-            let slots = config.slots(end);
+            row.decided = RowWork { new, context, drafts: row.drafts };
+            tokens += new;
+            let slots = config.slots(context);
             if slots > row.slots {
                 needed += (slots - row.slots).div_ceil(config.block_size);
             }
@@ -101,7 +128,13 @@ impl Scheduler {
             return false;
         }
         for row in &mut run.rows {
-            row.computed += row.new;
+            row.computed = row.decided.context;
+            row.placeholders += 1 + row.drafts;
+            if config.async_scheduling {
+                row.drafts = config.num_speculative_tokens;
+            } else {
+                row.work = row.decided;
+            }
             let slots = config.slots(row.computed);
             if slots > row.slots {
                 let blocks = (slots - row.slots).div_ceil(config.block_size);
@@ -112,15 +145,22 @@ impl Scheduler {
         true
     }
 
-    /// Ends a run of at least one step: the requests get the rows' tokens.
-    pub(crate) fn end_verification(&mut self, run: &Verification) {
+    /// Ends a run of at least one step: the requests get the rows' tokens, and the step in flight their work.
+    pub(crate) fn end_verification(&mut self, run: &Verification, flight: Option<&mut Step>) {
         self.steady.disturb();
         for row in &run.rows {
             let r = &mut self.requests[row.id];
             r.push_output(row.known - r.known());
-            (r.computed, r.drafts) = (row.computed, row.drafts);
-            // The last step's decision published the blocks of the tokens that it knew.
-            self.cache_full_blocks(row.id, row.formerly_known - self.config.hash_lookahead());
+            (r.computed, r.placeholders, r.drafts) = (row.computed, row.placeholders, row.drafts);
+            // Results publish blocks with a step in flight, else decisions do, of the tokens known by then.
+            let decided = row.formerly_known - self.config.hash_lookahead();
+            let filled = if self.config.async_scheduling { row.computed } else { decided };
+            self.cache_full_blocks(row.id, filled);
+        }
+        let Some(step) = flight else { return };
+        for ((row, work), scheduled) in run.rows.iter().zip(&mut step.work).zip(&mut step.scheduled) {
+            let RowWork { new, context, drafts } = row.work;
+            (work.new, work.context, work.drafts, scheduled.1) = (new, context, drafts, new);
         }
     }
 }
@@ -131,9 +171,13 @@ impl Row {
         self.known - self.prompt_len
     }
 
-    /// Delivers the results of the decided step; `proposed` drafts follow the last token.
+    /// Delivers the next results; `proposed` drafts follow the last token.
     pub(crate) fn deliver(&mut self, proposed: u64) {
-        self.computed -= self.drafts - self.accepted;
+        let rejected = self.work.drafts - self.accepted;
+        self.placeholders -= 1 + self.work.drafts;
+        self.computed -= rejected;
+        self.decided.context -= rejected;
+        self.work = self.decided;
         self.formerly_known = self.known;
         self.known += 1 + self.accepted;
         self.drafts = proposed;
