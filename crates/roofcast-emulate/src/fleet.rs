@@ -93,6 +93,10 @@ impl Start<'_> {
             let accepted = "omitted: POST /admin/replicas fails replicas of an emulated fleet";
             return Err(Error::field(&self.launch.place, *field, "set", accepted).into());
         }
+        if fleet.local_prefill(place)? > 0 {
+            let accepted = "fleet.max_local_prefill_length and fleet.non_cached_tokens omitted: an emulated prefill pool computes every prompt";
+            return Err(Error::field(place, "fleet", "conditionally disaggregated", accepted).into());
+        }
         if fleet.rate_limit.is_some() {
             let accepted = "omitted: rate limits are those of the gateway in front of the emulated server";
             return Err(Error::field(place, "fleet.rate_limit", "set", accepted).into());

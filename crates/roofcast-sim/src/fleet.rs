@@ -258,7 +258,11 @@ impl Fleet {
     /// Sends a request to the server of the replica that the router chooses.
     #[inline(always)]
     fn send(&mut self, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) -> Result<()> {
-        let index = if self.open.len() > 1 && (self.router.weighs_caches() || self.watch.counts_prefixes) {
+        let load = |index: usize| in_flight(&self.replicas, &self.delivery.servers, index);
+        let alone = self.delivery.pools.as_mut().and_then(|pools| pools.alone(&arrival, load));
+        let index = if let Some(index) = alone {
+            index
+        } else if self.open.len() > 1 && (self.router.weighs_caches() || self.watch.counts_prefixes) {
             self.choose_by_cache(&arrival, &prompt)
         } else {
             let load = |index: usize| in_flight(&self.replicas, &self.delivery.servers, index);
@@ -331,8 +335,13 @@ impl Fleet {
         let attended = self.attended;
         let served = self.replicas[index].serves(&arrival)
             && (!attended || self.delivery.serves(&self.replicas, &arrival));
-        let replica = &mut self.replicas[index];
-        if served && (!attended || self.delivery.accepts(index, replica.as_ref(), &arrival)) {
+        let accepts =
+            |delivery: &mut Delivery, replica: &dyn Replica| delivery.accepts(index, replica, &arrival);
+        if served && (!attended || accepts(&mut self.delivery, self.replicas[index].as_ref())) {
+            if let Some(pools) = &mut self.delivery.pools {
+                pools.receive(index, arrival.at, &mut self.replicas);
+            }
+            let replica = &mut self.replicas[index];
             if replica.is_empty() {
                 replica.wait_until(arrival.at);
             }

@@ -25,6 +25,10 @@ pub struct FleetSpec {
     pub beside_weight: Option<f64>,
     #[doc = about!("fleet.link")]
     pub link: Option<LinkKind>,
+    #[doc = about!("fleet.max_local_prefill_length")]
+    pub max_local_prefill_length: Option<u64>,
+    #[doc = about!("fleet.non_cached_tokens")]
+    pub non_cached_tokens: Option<u64>,
     /// Autoscaling: replicas that start and stop with the load.
     pub autoscale: Option<AutoscaleSpec>,
     /// Schedule: replicas that start and stop at planned times.
@@ -38,6 +42,29 @@ pub struct FleetSpec {
 }
 
 impl FleetSpec {
+    /// Longest prompt in tokens that a decode replica computes itself, by Dynamo's key, or by llm-d's, which states the shortest
+    /// of the others (`nonCachedTokens`; 0 hands over none); 0 if every prompt goes to the prefill pool.
+    ///
+    /// # Errors
+    /// Both keys are set, or one of them without pools; `place` names the spec.
+    pub fn local_prefill(&self, place: &str) -> Result<u64> {
+        let (key, found, longest) = match (self.max_local_prefill_length, self.non_cached_tokens) {
+            (None, None) => return Ok(0),
+            (Some(_), Some(least)) => {
+                let accepted = "omitted beside max_local_prefill_length, which is the same by Dynamo's name";
+                return Err(Error::field(place, "fleet.non_cached_tokens", least, accepted));
+            }
+            (Some(longest), None) => ("fleet.max_local_prefill_length", longest, longest),
+            (None, Some(least)) => {
+                ("fleet.non_cached_tokens", least, least.checked_sub(1).unwrap_or(u64::MAX))
+            }
+        };
+        match self.prefill {
+            Some(_) => Ok(longest),
+            None => Err(Error::field(place, key, found, "omitted without fleet.prefill and fleet.decode")),
+        }
+    }
+
     /// Catalog ids of the accelerators of a fleet: of the prefill or the `beside` pool, and of the decode pool. `own`
     /// stands for a pool that does not exist or names no accelerator.
     pub fn accelerators<'a>(&'a self, own: Option<&'a str>) -> [Option<&'a str>; 2] {

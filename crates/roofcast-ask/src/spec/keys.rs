@@ -303,6 +303,8 @@ keys! {
     toml("fleet.routing.kv_aware_threshold", Real, "kvaware: most uncached prompt tokens with which the choice is by cache [default: 2000]"),
     toml("fleet.routing.event_delay_s", Real, "dynamo_kv, llm_d, kvaware: seconds from the end of a step until the router knows which blocks it stored or removed [default: 0]"),
     rare("fleet.link", "transfer-link", Word, "link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"),
+    toml("fleet.max_local_prefill_length", Whole, "longest prompt in tokens that a decode replica computes itself, Dynamo's and TensorRT-LLM's key of conditional disaggregation [default: 0]"),
+    toml("fleet.non_cached_tokens", Whole, "shortest prompt in tokens that goes to the prefill pool, llm-d's nonCachedTokens; 0 for none"),
     toml("fleet.prefill.accelerator", Word, "catalog id of the pool's accelerator [default: hardware.accelerator]"),
     toml("fleet.prefill.replicas", Whole, "number of replicas in the pool"),
     toml("fleet.prefill.router", Word, "router policy within the pool [default: fleet.router]"),

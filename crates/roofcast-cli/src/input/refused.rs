@@ -36,11 +36,6 @@ pub(super) fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
             "it with --concurrency or --turns: users who think",
         ),
         ("workload.prefix.", "missing field `length`", "it with --prefix-len"),
-        (
-            "engine.speculative.",
-            "missing field `num_speculative_tokens`",
-            "it with --num-speculative-tokens, the drafts of a step",
-        ),
     ];
     let (path, _, accepted) = needs.into_iter().find(|(_, told, _)| message.contains(told))?;
     let setting = settings.iter().find(|setting| setting.path.starts_with(path))?;

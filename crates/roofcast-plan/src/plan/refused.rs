@@ -21,6 +21,8 @@ pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         ("fleet.decode", spec.fleet.decode.is_some()),
         ("fleet.beside", spec.fleet.beside.is_some()),
         ("fleet.link", spec.fleet.link.is_some()),
+        ("fleet.max_local_prefill_length", spec.fleet.max_local_prefill_length.is_some()),
+        ("fleet.non_cached_tokens", spec.fleet.non_cached_tokens.is_some()),
         ("fleet.autoscale", spec.fleet.autoscale.is_some()),
         ("fleet.schedule", spec.fleet.schedule.is_some()),
     ];

@@ -30,6 +30,8 @@ pub(crate) struct Pools {
     decode: Vec<usize>,
     router: Router,
     way: TransferPath,
+    /// Longest prompt in tokens that a decode replica computes itself.
+    local: u64,
     /// Events in order of time, and for equal times in the order in which they were recorded.
     events: BTreeMap<(Ticks, u64), FleetEvent>,
     told: u64,
@@ -47,13 +49,15 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// Pools without KV transfers in flight; `router` chooses the decode replica.
-    pub(crate) fn new(prefill: usize, decode: usize, router: Router, way: TransferPath) -> Pools {
+    /// Pools without KV transfers in flight; `router` chooses the decode replica, which computes prompts of at most `local`
+    /// tokens itself.
+    pub(crate) fn new([prefill, decode]: [usize; 2], router: Router, way: TransferPath, local: u64) -> Pools {
         Pools {
             prefill,
             decode: (prefill..prefill + decode).collect(),
             router,
             way,
+            local,
             events: BTreeMap::new(),
             told: 0,
             kept: BTreeMap::new(),
@@ -68,6 +72,20 @@ impl Pools {
     /// Indices of the prefill replicas.
     pub(crate) fn prefill(&self) -> Range<usize> {
         0..self.prefill
+    }
+
+    /// The decode replica that serves the whole request; `None` if the prefill pool computes its prompt. `load` returns the
+    /// requests in flight of a replica.
+    pub(super) fn alone(&mut self, arrival: &Arrival, load: impl Fn(usize) -> u64) -> Option<usize> {
+        let short = u64::from(arrival.input) <= self.local;
+        short.then(|| self.router.choose(arrival.user, None, load, &self.decode))
+    }
+
+    /// Notes that replica `index` has received a request at `at`.
+    pub(super) fn receive(&mut self, index: usize, at: Ticks, replicas: &mut [Box<dyn Replica>]) {
+        if index >= self.prefill {
+            self.wake(index, at, replicas);
+        }
     }
 
     /// True if some decode replica can serve the request.

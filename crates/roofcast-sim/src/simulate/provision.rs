@@ -131,6 +131,7 @@ impl Provision {
             (None, None) => None,
         };
         varied(forecaster, fleet, place)?;
+        fleet.local_prefill(place)?;
         if let Some(scaled) = scaled {
             return Provision::scaling(forecaster, fleet, scaled, requests, place);
         }
@@ -301,7 +302,9 @@ impl Provision {
         )?;
         let routing = self.fleet.decode.as_ref().and_then(|pool| pool.router).unwrap_or(self.fleet.router);
         let decode = self.serving.count() as usize;
-        Ok(Some(Pools::new(self.prefillers() as usize, decode, Router::new(routing, seed), way)))
+        let local = self.fleet.local_prefill(place)?;
+        let pools = [self.prefillers() as usize, decode];
+        Ok(Some(Pools::new(pools, Router::new(routing, seed), way, local)))
     }
 
     /// The router over the replicas that accept new requests.

@@ -522,3 +522,37 @@ fn graphs_hold_what_the_engine_captures() {
     assert_eq!([on("b200", "0.27.1", dense), on("rtx-pro-6000", "0.33.0", dense)], [512, 512]);
     assert_eq!(on("h100-sxm", "0.19.0", "openai/gpt-oss-20b"), 1024);
 }
+
+/// Prompts of 10 to 200 tokens. With a bound of 100, by Dynamo's key or by llm-d's as 101, the longer ones alone are handed over;
+/// without a bound all are. If every prompt is short, a pool of one decode replica serves as the replica alone does, and the
+/// prefill replica serves none.
+#[test]
+fn short_prompts_stay_on_decode_replicas() {
+    let run = |keys: &str| {
+        spec(&format!(
+            "[workload]\nrequests = 40\noutput_len = 20\narrivals = {{ kind = \"poisson\", rate = 30 }}\n\
+             input_len = {{ kind = \"uniform\", min = 10, max = 200 }}\n{keys}"
+        ))
+    };
+    let pools =
+        |more: &str| run(&format!("[fleet]\nlink = \"nvlink\"\nprefill = {{}}\ndecode = {{}}\n{more}\n"));
+    let handed_over = |run: &Simulation| run.fleet.transfers.as_ref().unwrap().count;
+    let all = pools("").unwrap();
+    assert_eq!(handed_over(&all), 40);
+    let long = all.records.iter().filter(|r| r.input_len > 100).count() as u64;
+    assert!(0 < long && long < 40);
+    for bound in ["max_local_prefill_length = 100", "non_cached_tokens = 101"] {
+        let run = pools(bound).unwrap();
+        assert_eq!((handed_over(&run), run.summary.completed), (long, 40), "{bound}");
+        assert!(run.records.iter().all(|r| r.first_token.is_some()));
+    }
+    let alone = run("").unwrap();
+    for bound in ["max_local_prefill_length = 200", "non_cached_tokens = 0"] {
+        let local = pools(bound).unwrap();
+        assert_eq!((handed_over(&local), &local.summary), (0, &alone.summary), "{bound}");
+    }
+    let refused = |run: roofcast::Result<Simulation>| run.err().unwrap().to_string();
+    let both = pools("max_local_prefill_length = 1\nnon_cached_tokens = 2");
+    assert!(refused(both).contains("fleet.non_cached_tokens"));
+    assert!(refused(run("[fleet]\nnon_cached_tokens = 2\n")).contains("without fleet.prefill"));
+}
