@@ -15,6 +15,8 @@ use roofcast_ask::spec::{KvLayout, PreemptionMode, QueuePolicy, ReservationKind,
 use roofcast_cost::memory::{self, Memory, layer_groups};
 use roofcast_facts::error::{Error, Result};
 
+/// Cells of a server whose cache is sized by blocks or bytes.
+const UNBOUNDED: u64 = 1 << 40;
 /// Tokens of a prompt over which the bytes of a kept token are a mean.
 const MANY_TOKENS: u64 = 4096;
 
@@ -176,7 +178,7 @@ fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCac
 fn slot_caching(deployment: &Deployment, count: u64) -> SlotCaching {
     let slots = deployment.engine.slots;
     let pool = memory::pool(deployment);
-    let n_ctx = pool.map_or(u64::MAX, |pool| pool.cells);
+    let n_ctx = pool.map_or(UNBOUNDED, |pool| pool.cells);
     let window = deployment.model.layers.iter().filter_map(|layer| layer.mixer.window()).min();
     let recurrent = deployment.model.layers.iter().any(|layer| layer.mixer.state_bytes() > 0);
     let rewinding = match window.filter(|_| !slots.swa_full) {
