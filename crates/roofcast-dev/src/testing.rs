@@ -15,7 +15,7 @@ use roofcast_cost::forecaster::Forecaster;
 use roofcast_cost::limits::{self, limits};
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::Error;
-use roofcast_facts::model::{Quantization, config as reader};
+use roofcast_facts::model::{ImageSize, Quantization, config as reader};
 use roofcast_facts::record::{self, Records, csv};
 use roofcast_plan::measurement::benchmark::{self, ClientLoad, Subject};
 use roofcast_plan::measurement::{self, results};
@@ -41,6 +41,30 @@ pub fn config(text: &str) {
             users: Some(9),
         };
         drop(capacity(&deployment, &question));
+    }
+}
+
+/// Reads `text` as bounds on images (`mm_processor_kwargs`, `preprocessor_config.json`) of every tower in the catalog; if they
+/// are valid, sizes images and videos.
+pub fn processor(text: &str) {
+    let Ok(catalog) = Catalog::embedded() else { return };
+    for name in [
+        "Qwen/Qwen3-VL-2B-Instruct",
+        "google/gemma-4-31B-it",
+        "mistralai/Mistral-Small-3.1-24B-Instruct-2503",
+    ] {
+        let model = catalog.model(name).and_then(|entry| reader::read(&entry.id, "catalog", &entry.config));
+        let Some(mut tower) = model.ok().and_then(|model| model.tower) else { continue };
+        if tower.bound("fuzz", text).is_ok() {
+            for size in [
+                ImageSize::Pixels(1, 1),
+                ImageSize::Pixels(100_000, 700),
+                ImageSize::Frames(1280, 720, 10_000),
+            ] {
+                std::hint::black_box(tower.exceeds(size));
+                std::hint::black_box(tower.tokens_of(size));
+            }
+        }
     }
 }
 

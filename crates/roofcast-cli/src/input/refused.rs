@@ -35,7 +35,7 @@ pub(super) fn lacking(message: &str, settings: &[Setting]) -> Option<Error> {
             "unknown field `think_s`",
             "it with --concurrency or --turns: users who think",
         ),
-        ("workload.prefix.", "missing field `length`", "it with --prefix-len"),
+        ("workload.prefix.", "`workload.prefix.length` is missing", "it with --prefix-len"),
     ];
     let (path, _, accepted) = needs.into_iter().find(|(_, told, _)| message.contains(told))?;
     let setting = settings.iter().find(|setting| setting.path.starts_with(path))?;

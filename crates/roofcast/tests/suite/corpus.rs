@@ -24,6 +24,11 @@ fn configs() {
 }
 
 #[test]
+fn processors() {
+    replay("processor", testing::processor);
+}
+
+#[test]
 fn specs() {
     replay("spec", testing::spec);
 }

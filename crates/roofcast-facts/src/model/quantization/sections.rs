@@ -13,6 +13,9 @@ use crate::model::keys::{Keys, brief};
 use crate::precision::{Dtype, Format, SEMI_STRUCTURED, Width, is_semi_structured};
 use serde_json::Value;
 
+/// Most formats of modules, as many as the groups that a section may have.
+const MOST_FORMATS: usize = 64;
+
 /// Formats of a section.
 #[derive(Debug, Default)]
 pub(super) struct Section {
@@ -29,8 +32,12 @@ impl Section {
         Section { format: Some(format), ..Section::default() }
     }
 
-    /// Gives the modules that `pattern` covers `format`, or 16 bits for `None`.
+    /// Gives the modules that `pattern` covers `format`, or 16 bits for `None`. Formats beyond the accepted number, with
+    /// which the section is refused, are not collected.
     fn name(&mut self, pattern: &str, format: Option<Format>) {
+        if self.named.len() > MOST_FORMATS {
+            return;
+        }
         match (format, self.named.iter_mut().find(|(_, other)| Some(*other) == format)) {
             (None, _) => self.ignored.add(pattern),
             (Some(_), Some((modules, _))) => modules.add(pattern),
