@@ -103,10 +103,10 @@ impl Names {
     ) {
         let mut before = names.last().unwrap_or(group as Name);
         while names.len() < count {
-            let most = (count - names.len()) as u64;
-            let next = match self.next(before, runs, at, most) {
+            let left = (count - names.len()) as u64;
+            let next = match self.next(before, runs, at, left) {
                 Some(known) => known,
-                None => self.create(before, runs, at, most as u32),
+                None => self.create(before, runs, at, left as u32),
             };
             before = next.end - 1;
             names.push(next);
@@ -125,19 +125,20 @@ impl Names {
                     contents[name as usize] = Content::own(owner, first + (name - taken.start) as usize)
                 });
             }
-            let own = taken.start | OWN..taken.end | OWN;
-            let last = self.line(before).filter(|_| before + 1 == own.start);
+            let numbers = taken.start | OWN..taken.end | OWN;
+            let last = self.line(before).filter(|_| before + 1 == numbers.start);
             let line = match last {
                 Some(line) => {
-                    self.lines[line as usize].names.end = own.end;
+                    self.lines[line as usize].names.end = numbers.end;
                     line
                 }
                 None => {
-                    self.lines.insert(Line { names: own.clone(), before, key: None, runs: Vec::new() }) as u32
+                    self.lines.insert(Line { names: numbers.clone(), before, key: None, runs: Vec::new() })
+                        as u32
                 }
             };
             self.line_of[taken.start as usize..taken.end as usize].fill(line);
-            names.push(own);
+            names.push(numbers);
         }
     }
 
@@ -258,13 +259,14 @@ impl Names {
         // For each line, the number of its first names that stay.
         let mut stays = vec![0_u32; self.lines.len()];
         for range in used {
-            let mut name = range.start;
-            while name < range.end
-                && let Some(line) = self.line(name)
+            let mut at = index(range.start);
+            let end = at + range.len();
+            while at < end
+                && let Some(line) = self.line(at as Name)
             {
-                let end = self.lines[line as usize].names.end.min(range.end);
-                self.keep(line, end, &mut stays);
-                name = end;
+                let Line { names, .. } = &self.lines[line as usize];
+                at = (index(names.start) + names.len()).min(end);
+                self.keep(line, at, &mut stays);
             }
         }
         for (line, stay) in (0..).zip(&stays) {
@@ -289,20 +291,20 @@ impl Names {
         self.kept = self.named;
     }
 
-    /// Keeps the names of a line before `end`, and all names that precede them.
-    fn keep(&self, line: u32, end: Name, stays: &mut [u32]) {
+    /// Keeps the names of a line with indices below `end`, and all names that precede them.
+    fn keep(&self, line: u32, end: usize, stays: &mut [u32]) {
         let mut line = line;
         let mut end = end;
         loop {
             let Line { names, before, .. } = &self.lines[line as usize];
-            let stay = end - names.start;
+            let stay = (end - index(names.start)) as u32;
             let known = stays[line as usize];
             stays[line as usize] = stay.max(known);
             if known > 0 {
                 return;
             }
             let Some(above) = self.line(*before) else { return };
-            (line, end) = (above, *before + 1);
+            (line, end) = (above, index(*before) + 1);
         }
     }
 }
@@ -327,10 +329,10 @@ mod tests {
     #[test]
     fn equal_beginnings_have_equal_names() {
         let mut names = Names::new((4, 0), 1);
-        let one = named(&mut names, &runs(&[(1, 0, 24)]), 6);
+        let whole = named(&mut names, &runs(&[(1, 0, 24)]), 6);
         let other = runs(&[(1, 0, 8), (2, 0, 12)]);
         let two = named(&mut names, &other, 5);
-        assert_eq!(one.ranges().collect::<Vec<_>>(), [1..7]);
+        assert_eq!(whole.ranges().collect::<Vec<_>>(), [1..7]);
         assert_eq!(two.ranges().collect::<Vec<_>>(), [1..3, 7..10]);
         assert_eq!(named(&mut names, &other, 5), two);
         let fourth = two.get(3).unwrap();
@@ -345,22 +347,25 @@ mod tests {
     #[test]
     fn contents_look_ahead() {
         let mut names = Names::new((4, 1), 1);
-        let one = named(&mut names, &runs(&[(1, 0, 9)]), 2);
+        let first = named(&mut names, &runs(&[(1, 0, 9)]), 2);
         let two = named(&mut names, &runs(&[(1, 0, 8), (2, 0, 1)]), 2);
-        assert_eq!((one.get(0), one.get(1) == two.get(1)), (two.get(0), false));
+        assert_eq!((first.get(0), first.get(1) == two.get(1)), (two.get(0), false));
         // A longer request goes on where the first one ended.
         let longer = named(&mut names, &runs(&[(1, 0, 13)]), 3);
-        assert_eq!(longer.parts(0..2).collect::<Vec<_>>(), one.parts(0..2).collect::<Vec<_>>());
+        assert_eq!(longer.parts(0..2).collect::<Vec<_>>(), first.parts(0..2).collect::<Vec<_>>());
         assert_eq!(named(&mut names, &runs(&[(1, 0, 13)]), 3), longer);
     }
 
     #[test]
     fn own_contents_are_never_found() {
         let mut names = Names::new((4, 0), 1);
-        let mut own = named(&mut names, &runs(&[(1, 0, 4)]), 1);
-        names.extend_own((0, &mut own), 7, 3);
-        assert!(own.get(1).is_some_and(is_own) && !own.get(0).is_some_and(is_own));
+        let mut mixed = named(&mut names, &runs(&[(1, 0, 4)]), 1);
+        names.extend_own((0, &mut mixed), 7, 3);
+        assert!(mixed.get(1).is_some_and(is_own) && !mixed.get(0).is_some_and(is_own));
+        // What is known of contents by index keeps them, too.
+        names.collect([2..3].into_iter());
+        assert!(names.line(mixed.get(1).unwrap()).is_some() && names.line(mixed.get(2).unwrap()).is_none());
         let all = named(&mut names, &runs(&[(1, 0, 12)]), 3);
-        assert!(all.get(0) == own.get(0) && all.ranges().all(|range| !is_own(range.start)));
+        assert!(all.get(0) == mixed.get(0) && all.ranges().all(|range| !is_own(range.start)));
     }
 }

@@ -11,7 +11,7 @@ mod lru;
 mod offers;
 
 use super::names::{Name, index};
-use super::spans::Ranges;
+use super::spans::{Ranges, runs};
 use arc::Arc;
 use lru::Lru;
 use offers::Offers;
@@ -39,6 +39,16 @@ pub(crate) enum Residence {
     Storing,
     /// Ready to be loaded.
     Ready,
+}
+
+impl Residence {
+    fn of(pins: u32) -> Residence {
+        match pins {
+            ABSENT => Residence::Absent,
+            STORING => Residence::Storing,
+            _ => Residence::Ready,
+        }
+    }
 }
 
 /// Result of an offer of chunks.
@@ -112,22 +122,24 @@ impl Offload {
 
     /// State of a chunk.
     pub(crate) fn residence(&self, content: Name) -> Residence {
-        match self.pins.get(index(content)) {
-            None | Some(&ABSENT) => Residence::Absent,
-            Some(&STORING) => Residence::Storing,
-            Some(_) => Residence::Ready,
-        }
+        self.pins.get(index(content)).map_or(Residence::Absent, |pins| Residence::of(*pins))
     }
 
     /// Consecutive contents in parts of equal state.
     fn parts(&self, names: &Range<Name>) -> Vec<(Range<Name>, Residence)> {
+        let from = index(names.start).min(self.pins.len());
+        let mut known = &self.pins[from..(from + names.len()).min(self.pins.len())];
         let mut parts: Vec<(Range<Name>, Residence)> = Vec::new();
-        for name in names.clone() {
-            let state = self.residence(name);
-            match parts.last_mut().filter(|(_, last)| *last == state) {
-                Some((part, _)) => part.end = name + 1,
-                None => parts.push((name..name + 1, state)),
-            }
+        let mut at = names.start;
+        while let Some(first) = known.first() {
+            let state = Residence::of(*first);
+            let count = known.iter().take_while(|pins| Residence::of(**pins) == state).count();
+            parts.push((at..at + count as Name, state));
+            at += count as Name;
+            known = &known[count..];
+        }
+        if at < names.end {
+            parts.push((at..names.end, Residence::Absent));
         }
         parts
     }
@@ -256,8 +268,7 @@ impl Offload {
 
     /// Names of the chunks on the host, and of all others that are remembered.
     pub(crate) fn names(&self) -> impl Iterator<Item = Range<Name>> {
-        let resident = (0..).zip(&self.pins).filter(|(_, pins)| **pins != ABSENT);
-        let resident = resident.map(|(name, _)| name..name + 1);
+        let resident = runs(&self.pins, 0, |pins| pins != ABSENT).into_iter();
         let arc = match &self.policy {
             Policy::Lru(_) => None,
             Policy::Arc(arc) => Some(arc.names()),
@@ -367,16 +378,16 @@ mod tests {
     #[test]
     fn chunks_keep_the_order_of_their_places() {
         let mut tier = Offload::new(6, EvictionPolicy::Lru, 0);
-        let of = |first: u32, names: Range<Name>| [Chunks { group: 0, first, names }];
+        let piece = |first: u32, names: Range<Name>| [Chunks { group: 0, first, names }];
         let stored = |tier: &mut Offload, request: u64, chunks: &[Chunks]| {
             let offer = tier.offer(request, chunks).unwrap();
             tier.stored(&names(&offer.stored));
             offer.evicted.into_iter().flat_map(Iterator::rev).collect::<Vec<_>>()
         };
-        assert!(stored(&mut tier, 1, &of(0, 10..15)).is_empty());
-        assert!(stored(&mut tier, 2, &of(2, 22..23)).is_empty());
+        assert!(stored(&mut tier, 1, &piece(0, 10..15)).is_empty());
+        assert!(stored(&mut tier, 2, &piece(2, 22..23)).is_empty());
         // Chunks 10 and 11 are used before chunk 22, which was stored first.
-        assert!(stored(&mut tier, 2, &of(0, 10..12)).is_empty());
-        assert_eq!(stored(&mut tier, 3, &of(0, 30..35)), [14, 13, 12, 22, 11]);
+        assert!(stored(&mut tier, 2, &piece(0, 10..12)).is_empty());
+        assert_eq!(stored(&mut tier, 3, &piece(0, 30..35)), [14, 13, 12, 22, 11]);
     }
 }

@@ -124,8 +124,11 @@ impl Pool {
             Change::Stored { contents, .. } => contents.as_slice(),
             Change::Removed { content } => std::slice::from_ref(content),
         });
-        let cached = self.slots.iter().map(|slot| slot.content).filter(|content| *content != NONE);
-        cached.chain(logged.copied()).map(|name| name..name + 1)
+        let mut cached = Spans::default();
+        let contents = self.slots.iter().map(|slot| slot.content).filter(|content| *content != NONE);
+        contents.for_each(|content| cached.push(content..content + 1));
+        let cached: Vec<Range<Name>> = cached.ranges().collect();
+        cached.into_iter().chain(logged.map(|name| *name..name + 1))
     }
 
     /// Number of blocks that no request holds, cached blocks included.
@@ -275,19 +278,22 @@ impl Pool {
         if !is_own(contents.start) && self.oldest.len() < contents.end as usize {
             self.oldest.resize(contents.end as usize, NONE);
         }
-        for (block, content) in blocks.zip(contents) {
-            if self.slots[block as usize].content != NONE {
-                continue;
+        let slots = self.slots[blocks.start as usize..blocks.end as usize].iter_mut();
+        let new = slots.zip(contents.clone()).zip(blocks).filter(|((slot, _), _)| slot.content == NONE);
+        if is_own(contents.start) {
+            return new.for_each(|((slot, content), _)| slot.content = content);
+        }
+        // Blocks whose content another block has, with the oldest such block.
+        let mut repeated = Vec::new();
+        for ((slot, content), block) in new {
+            slot.content = content;
+            match &mut self.oldest[content as usize] {
+                oldest if *oldest == NONE => *oldest = block,
+                oldest => repeated.push((*oldest, block)),
             }
-            self.slots[block as usize].content = content;
-            if is_own(content) {
-                continue;
-            }
-            let mut last = self.oldest[index(content)];
-            if last == NONE {
-                self.oldest[index(content)] = block;
-                continue;
-            }
+        }
+        for (oldest, block) in repeated {
+            let mut last = oldest;
             while self.slots[last as usize].same != NONE {
                 last = self.slots[last as usize].same;
             }
@@ -406,15 +412,15 @@ mod tests {
     #[test]
     fn of_equal_blocks_the_oldest_is_hit_and_the_next_when_it_goes() {
         let (mut pool, blocks) = pool(4);
-        let own = 1 << 31 | 2;
+        let private = 1 << 31 | 2;
         blocks[..3].iter().for_each(|block| pool.cache(*block..block + 1, 1..2));
-        pool.cache(3..4, own..own + 1);
-        assert_eq!((pool.find(1, None), pool.find(own, Some(3))), (Some(0), Some(3)));
+        pool.cache(3..4, private..private + 1);
+        assert_eq!((pool.find(1, None), pool.find(private, Some(3))), (Some(0), Some(3)));
         // When the held blocks are freed from last to first and allocated again, 3 and 2 are evicted, and 0 is still
         // the oldest.
         pool.release(&list(&blocks));
         assert_eq!(taken(&mut pool, 2), [3, 2]);
-        assert_eq!((pool.find(1, None), pool.find(own, Some(3))), (Some(0), None));
+        assert_eq!((pool.find(1, None), pool.find(private, Some(3))), (Some(0), None));
         pool.hold(&list(&[1]));
         assert_eq!(taken(&mut pool, 1), [0]);
         assert_eq!(pool.find(1, None), Some(1));

@@ -54,6 +54,9 @@ impl Recency {
         if is_in {
             self.uses[index(content)] = 0;
             self.count -= 1;
+            while self.order.front().is_some_and(|(used, content)| self.uses[index(*content)] != *used) {
+                self.order.pop_front();
+            }
         }
         is_in
     }

@@ -122,6 +122,19 @@ impl Spans {
 pub(crate) struct Ranges(Vec<Range<u32>>);
 
 impl Ranges {
+    /// The set of all numbers in `ranges`.
+    pub(crate) fn of(mut ranges: Vec<Range<u32>>) -> Ranges {
+        ranges.sort_unstable_by_key(|range| range.start);
+        ranges.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        Ranges(ranges)
+    }
+
     /// Adds numbers; returns those that the set did not have, in order.
     pub(crate) fn add(&mut self, numbers: Range<u32>) -> Vec<Range<u32>> {
         if numbers.is_empty() {
@@ -185,6 +198,21 @@ impl Ranges {
 /// True if two ranges have a number in common.
 pub(crate) fn overlap(one: &Range<u32>, other: &Range<u32>) -> bool {
     one.start < other.end && other.start < one.end
+}
+
+/// The numbers whose values have a property, as ranges; `values` are those of the numbers from `start` on.
+pub(crate) fn runs(values: &[u32], start: u32, has: impl Fn(u32) -> bool) -> Vec<Range<u32>> {
+    let mut runs = Vec::new();
+    let mut at = 0;
+    while at < values.len() {
+        let count = values[at..].iter().take_while(|value| has(**value)).count();
+        if count > 0 {
+            runs.push(start + at as u32..start + (at + count) as u32);
+        }
+        at += count;
+        at += values[at..].iter().take_while(|value| !has(**value)).count();
+    }
+    runs
 }
 
 /// Supply of numbers, consecutive as far as possible.
@@ -272,6 +300,9 @@ mod tests {
         assert_eq!((set.remove(&(5..7)), set.remove(&(5..8))), (2, 1));
         assert_eq!(set.ranges().collect::<Vec<_>>(), [2..5, 8..12]);
         assert_eq!((set.add(5..8), set.ranges().count()), (vec![5..8], 1));
+        let set = Ranges::of(vec![8..9, 1..4, 2..3, 4..6]);
+        assert_eq!(set.ranges().collect::<Vec<_>>(), [1..6, 8..9]);
+        assert_eq!(runs(&[0, 5, 6, 0, 7], 10, |value| value > 0), [11..13, 14..15]);
     }
 
     #[test]

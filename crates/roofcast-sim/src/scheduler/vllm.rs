@@ -127,6 +127,8 @@ impl Scheduler {
             output_segment,
             output_tokens,
             computed: 0,
+            covered: 0,
+            published: 0,
             generated: 0,
             placeholders: 0,
             stale: 0,
@@ -167,17 +169,6 @@ impl Scheduler {
         self.deferred.remove(&id);
     }
 
-    /// Starts to log changes of the prefix cache.
-    pub(crate) fn watch(&mut self) {
-        self.pool.watch();
-        self.names.watch();
-    }
-
-    /// True if changes of the prefix cache are logged.
-    pub(crate) fn is_watched(&mut self) -> bool {
-        self.pool.changes().is_some()
-    }
-
     /// Number of waiting requests.
     pub(crate) fn waiting_count(&self) -> u64 {
         (self.waiting.len() + self.tier.as_ref().map_or(0, |tier| tier.waiting.len())) as u64
@@ -213,7 +204,7 @@ impl Scheduler {
         };
         self.collect_names();
         self.steady.begin();
-        self.pool.protected = self.tier.as_mut().map(|tier| tier.begin()).unwrap_or_default();
+        self.begin_transfers();
         let mut pass = self.pass();
         self.schedule_running(&mut step, &mut pass);
         if step.preempted.is_empty() {
@@ -235,6 +226,9 @@ impl Scheduler {
     /// Number of running requests with tokens left to compute that `step` does not compute, and the sum of their
     /// computed tokens.
     fn paused(&self, step: &Step) -> [u64; 2] {
+        if step.scheduled.len() == self.running.len() {
+            return [0, 0];
+        }
         let mut scheduled = step.scheduled.iter().map(|(id, _)| *id).peekable();
         let mut paused = [0, 0];
         // Both lists are in the order of the running requests.

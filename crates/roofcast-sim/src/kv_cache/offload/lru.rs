@@ -6,7 +6,7 @@
 
 use super::Chunks;
 use crate::kv_cache::names::{Name, index};
-use crate::kv_cache::spans::overlap;
+use crate::kv_cache::spans::{overlap, runs};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -53,7 +53,8 @@ impl Lru {
     /// Gives chunks that a request uses for the first time the request's rank, unless theirs is newer.
     pub(super) fn access(&mut self, request: u64, first: u32, names: Range<Name>) {
         let rank = self.rank(request);
-        for part in parts(names.clone(), |name| self.rank_of[index(name)] < rank) {
+        let ranks = &self.rank_of[index(names.start)..index(names.start) + names.len()];
+        for part in runs(ranks, names.start, |of| of < rank) {
             self.enter(rank, first + (part.start - names.start), part);
         }
     }
@@ -66,9 +67,10 @@ impl Lru {
         }
         self.newest += 1;
         let rank = self.newest;
-        let resident = |name: Name| pins.get(index(name)).is_some_and(|pins| *pins != super::ABSENT);
         for Chunks { first, names, .. } in chunks {
-            for part in parts(names.clone(), resident) {
+            let from = index(names.start).min(pins.len());
+            let known = &pins[from..(from + names.len()).min(pins.len())];
+            for part in runs(known, names.start, |pins| pins != super::ABSENT) {
                 self.enter(rank, first + (part.start - names.start), part);
             }
         }
@@ -112,20 +114,33 @@ impl Lru {
             last = *rank;
             for Entry { names, .. } in list.iter().rev() {
                 let spared = offered.iter().any(|chunks| overlap(&chunks.names, names));
-                for name in names.clone().rev() {
-                    let spares = || spared && offered.iter().any(|chunks| chunks.names.contains(&name));
-                    if rank_of[index(name)] != *rank || pins[index(name)] != 0 || spares() {
+                let spares = |name: Name| spared && offered.iter().any(|chunks| chunks.names.contains(&name));
+                let from = index(names.start);
+                let mut end = names.end;
+                while end > names.start && left > 0 {
+                    let to = from + (end - names.start) as usize;
+                    let oldest = rank_of[from..to].iter().zip(&pins[from..to]).rev().take(left);
+                    let goes = oldest.take_while(|(of, pins)| *of == rank && **pins == 0).count();
+                    let goes = if spared {
+                        (end - goes as Name..end).rev().take_while(|name| !spares(*name)).count()
+                    } else {
+                        goes
+                    };
+                    if goes == 0 {
+                        end -= 1;
                         continue;
                     }
-                    rank_of[index(name)] = UNRANKED;
-                    match chosen.last_mut().filter(|(of, names)| of == rank && names.start == name + 1) {
-                        Some((_, names)) => names.start = name,
-                        None => chosen.push((*rank, name..name + 1)),
+                    rank_of[to - goes..to].fill(UNRANKED);
+                    let start = end - goes as Name;
+                    match chosen.last_mut().filter(|(of, names)| of == rank && names.start == end) {
+                        Some((_, names)) => names.start = start,
+                        None => chosen.push((*rank, start..end)),
                     }
-                    left -= 1;
-                    if left == 0 {
-                        break 'ranks;
-                    }
+                    left -= goes;
+                    end = start;
+                }
+                if left == 0 {
+                    break 'ranks;
                 }
             }
         }
@@ -171,18 +186,6 @@ impl Lru {
         self.kept = self.ranks.values().map(Vec::len).sum();
         self.added = 0;
     }
-}
-
-/// The parts of consecutive names for which `is_in` is true.
-fn parts(names: Range<Name>, is_in: impl Fn(Name) -> bool) -> Vec<Range<Name>> {
-    let mut parts: Vec<Range<Name>> = Vec::new();
-    for name in names.filter(|name| is_in(*name)) {
-        match parts.last_mut().filter(|part| part.end == name) {
-            Some(part) => part.end += 1,
-            None => parts.push(name..name + 1),
-        }
-    }
-    parts
 }
 
 /// Sorts the chunks of a list for which `is_in` is true.

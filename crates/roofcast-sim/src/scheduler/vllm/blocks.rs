@@ -25,6 +25,11 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// The request's blocks, or after it was preempted or has ended those that it had.
+    pub(super) fn known(&self) -> &Spans {
+        if self.blocks.is_empty() { &self.former } else { &self.blocks }
+    }
+
     fn held(&self) -> Spans {
         self.blocks.slice(self.given_back..self.blocks.len())
     }
@@ -145,8 +150,17 @@ impl Scheduler {
         for table in &mut self.requests[id].tables {
             self.pool.allocate(slots.saturating_sub(table.blocks.len() as u64), &mut table.blocks);
         }
+        self.cover(id);
         self.cache_full_blocks(id, end);
         true
+    }
+
+    /// Records for how many tokens a request has blocks.
+    pub(super) fn cover(&mut self, id: RequestId) {
+        if self.config.windows == [None] {
+            let r = &mut self.requests[id];
+            r.covered = r.tables[0].blocks.len() as u64 * self.config.block_size;
+        }
     }
 
     /// Most blocks that a group of layers holds for one request; a sliding window frees blocks while a long prompt is
@@ -208,10 +222,11 @@ impl Scheduler {
         }
         let end = self.config.slots(computed + tokens).div_ceil(self.config.block_size);
         let r = &mut self.requests[id];
-        r.computed = computed;
+        (r.computed, r.published) = (computed, 0);
         for table in &mut r.tables {
             self.pool.allocate(end.saturating_sub(table.blocks.len() as u64), &mut table.blocks);
         }
+        self.cover(id);
     }
 
     /// Allocates blocks for the tokens of a running request up to `end`, after freeing the blocks outside its sliding
@@ -237,12 +252,14 @@ impl Scheduler {
             self.pool
                 .allocate(end.div_ceil(block).saturating_sub(table.blocks.len() as u64), &mut table.blocks);
         }
+        self.cover(id);
         true
     }
 
     /// Frees all blocks of a request; a preempted request may find them again.
     pub(super) fn release(&mut self, id: RequestId) {
         let later = self.in_flight(id);
+        (self.requests[id].covered, self.requests[id].published) = (0, 0);
         for at in 0..self.requests[id].tables.len() {
             let held_blocks = self.requests[id].tables[at].held();
             if later {
@@ -332,9 +349,13 @@ impl Scheduler {
             return;
         }
         // The token of a placeholder is not known yet, so its block has no content.
-        let full = filled.min(self.requests[id].known()) / self.config.block_size;
-        let full = self.name_contents(id, full as usize);
+        let known = filled.min(self.requests[id].known());
+        if known < self.requests[id].published {
+            return;
+        }
+        let full = self.name_contents(id, (known / self.config.block_size) as usize);
         let r = &mut self.requests[id];
+        r.published = (full as u64 + 1) * self.config.block_size;
         for (group, table) in r.tables.iter_mut().enumerate() {
             let new = table.cached..full.min(table.blocks.len());
             for (first, mut blocks) in table.blocks.parts(new.start.max(table.given_back)..new.end) {

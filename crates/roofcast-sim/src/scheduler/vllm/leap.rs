@@ -133,6 +133,7 @@ impl Scheduler {
             for at in together.drain(..) {
                 let table = &mut self.requests[self.running[at]].tables[0];
                 self.pool.allocate(1, &mut table.blocks);
+                self.cover(self.running[at]);
                 needs.push(Reverse((step + block, at)));
             }
         }

@@ -14,6 +14,17 @@ impl Scheduler {
         cached.count() as u64 * self.config.block_size
     }
 
+    /// Starts to log changes of the prefix cache.
+    pub(crate) fn watch(&mut self) {
+        self.pool.watch();
+        self.names.watch();
+    }
+
+    /// True if changes of the prefix cache are logged.
+    pub(crate) fn is_watched(&mut self) -> bool {
+        self.pool.changes().is_some()
+    }
+
     /// Moves the log of changes of the prefix cache to `into`; the owner of a block is the request's id.
     pub(crate) fn take_changes(&mut self, into: &mut Vec<Change>) {
         let names = &self.names;

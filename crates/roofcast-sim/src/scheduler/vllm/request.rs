@@ -28,6 +28,10 @@ pub(super) struct RequestState {
     pub(super) output_tokens: Option<Arc<[u32]>>,
     /// Number of tokens whose keys and values are computed.
     pub(super) computed: u64,
+    /// Number of tokens for which blocks are allocated; 0 if layers have windows, which free blocks.
+    pub(super) covered: u64,
+    /// Number of known tokens with which the next block's content can be published; 0 if it was not looked up.
+    pub(super) published: u64,
     /// Number of delivered tokens.
     pub(super) generated: u64,
     /// Number of tokens that are sampled or drafted in flight, not yet delivered, and count as known (async

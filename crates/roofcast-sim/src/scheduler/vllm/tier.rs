@@ -3,23 +3,26 @@
 //!
 //! Knows: whole chunks are loaded and stored. A request whose blocks are being loaded waits in a separate queue. A
 //! store does not keep its blocks allocated, so that a step that reuses them flushes the store. Source: vLLM 0.33,
-//! `distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py` and `v1/core/sched/scheduler.py`. Not modelled:
-//! priorities. Knows nothing about time: the driver reports the jobs that are done.
+//! `distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py` and `v1/core/sched/scheduler.py`. Knows nothing
+//! about time: the driver reports the jobs that are done.
 
 mod frees;
+mod held;
 mod leap;
 mod lookup;
+mod states;
 mod storage;
 mod taken;
 
-use super::blocks::{Admission, Table};
+use super::blocks::Table;
 use super::transfers::{OffloadConfig, Transfers};
-use super::{Pass, RequestId, Scheduler, Step};
+use super::{RequestId, Scheduler, Step};
 use crate::kv_cache::names::Name;
 use crate::kv_cache::offload::{Chunks, Offload, Residence};
 use crate::kv_cache::spans::{Ranges, Spans, overlap};
 
 use lookup::Run;
+use states::States;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use storage::Storage;
@@ -41,8 +44,10 @@ struct State {
     /// Number of chunks offered to the host so far.
     next: usize,
     jobs: BTreeSet<u64>,
-    /// Blocks of the request in each group of layers.
-    tables: Vec<Spans>,
+    /// Number of the request's blocks in each group of layers of which the connector knows.
+    seen: usize,
+    /// [`RequestState::covered`](super::request::RequestState::covered) when the blocks were counted last.
+    covered: u64,
     phase: Phase,
     finished: bool,
     aborted: bool,
@@ -72,7 +77,7 @@ pub(super) struct Tier {
     host: Offload,
     /// Storage below the host; `None` without it.
     storage: Option<Storage>,
-    states: BTreeMap<RequestId, State>,
+    states: States,
     jobs: BTreeMap<u64, Job>,
     started: u64,
     /// For each store in flight, the blocks that it reads although the request does not hold them any more.
@@ -101,7 +106,7 @@ impl Tier {
             config,
             host: Offload::new(config.chunks, config.eviction_policy, config.store_threshold),
             storage: config.storage_chunks.map(Storage::new),
-            states: BTreeMap::new(),
+            states: States::default(),
             jobs: BTreeMap::new(),
             started: 0,
             fences: BTreeMap::new(),
@@ -142,19 +147,6 @@ impl Tier {
         contents.iter().any(|chunks| loaded(&chunks.names))
     }
 
-    /// Begins a new step; returns the blocks that may have been freed while stores read them.
-    pub(super) fn begin(&mut self) -> Ranges {
-        self.taken.begin();
-        self.sync_tokens = 0;
-        self.transfers = Transfers::default();
-        let ended = self.ended.iter().filter_map(|id| self.states.get(id)).flat_map(|state| &state.tables);
-        let mut read = Ranges::default();
-        for blocks in self.fences.values().chain(ended).flat_map(Spans::ranges) {
-            read.add(blocks);
-        }
-        read
-    }
-
     fn start(&mut self, job: Job) -> u64 {
         let number = self.started;
         self.started += 1;
@@ -179,6 +171,17 @@ impl Tier {
 }
 
 impl Scheduler {
+    /// Begins a new step of the connector. Blocks that may have been freed while stores read them keep their addresses.
+    pub(super) fn begin_transfers(&mut self) {
+        let Some(tier) = &mut self.tier else { return };
+        tier.taken.begin();
+        tier.sync_tokens = 0;
+        tier.transfers = Transfers::default();
+        let ended = tier.ended.iter().flat_map(|id| &self.requests[*id].tables).map(Table::known);
+        let read = tier.fences.values().chain(ended).flat_map(Spans::ranges);
+        self.pool.protected = Ranges::of(read.collect());
+    }
+
     /// Numbers of chunks on the host: resident, idle, and being copied there; `None` without a host tier.
     pub fn host(&self) -> Option<[u64; 3]> {
         self.tier.as_ref().map(|tier| tier.host.counts())
@@ -186,13 +189,8 @@ impl Scheduler {
 
     /// Requests that wait for a load, or were not considered since it arrived, in order of their indices.
     pub fn loading(&self) -> Vec<RequestId> {
-        let states = self.tier.iter().flat_map(|tier| &tier.states);
-        states.filter(|(_, state)| state.phase != Phase::None).map(|(id, _)| *id).collect()
-    }
-
-    /// Requests that wait while they hold blocks, in order.
-    pub fn holding(&self) -> Vec<RequestId> {
-        self.tier.iter().flat_map(|tier| tier.waiting.iter().copied()).collect()
+        let states = self.tier.iter().flat_map(|tier| tier.states.iter());
+        states.filter(|(_, state)| state.phase != Phase::None).map(|(id, _)| id).collect()
     }
 
     /// True while a copy is in flight, or the end of a request is not known to the connector.
@@ -237,81 +235,25 @@ impl Scheduler {
         }
     }
 
-    /// Admits the first of the requests that hold blocks, if its load has arrived and there is room. `None` if the pass
-    /// ends, `Some(None)` if the request continues to wait.
-    pub(super) fn admit_held(&mut self, id: RequestId, pass: &Pass) -> Option<Option<Admission>> {
-        let phase = self.tier.as_ref().and_then(|tier| tier.states.get(&id)).map(|state| state.phase);
-        match phase {
-            Some(Phase::Loading) => return Some(None),
-            Some(Phase::Arrived) => {
-                self.cache_full_blocks(id, self.requests[id].computed);
-                let r = &mut self.requests[id];
-                r.computed = r.computed.min(r.known() - 1);
-                if let Some(state) = self.tier.as_mut().and_then(|tier| tier.states.get_mut(&id)) {
-                    state.phase = Phase::None;
-                }
-            }
-            _ => {}
-        }
-        let r = &self.requests[id];
-        let computed = r.computed;
-        let known = r.known();
-        let wanted = (known - computed).min(pass.threshold.unwrap_or(u64::MAX));
-        if !self.config.enable_chunked_prefill && wanted > pass.budget {
-            return None;
-        }
-        let tokens = wanted.min(pass.budget);
-        if !self.extend(id, computed + tokens) {
-            return None;
-        }
-        Some(Some(Admission { tokens, cached: computed, prompt: known - computed > 1 }))
-    }
-
-    /// Number of blocks that requests with incomplete prompts, and requests that wait with blocks, will still allocate
-    /// for their whole sequences.
-    pub(super) fn reserved(&self, step: &Step, held: &[RequestId]) -> u64 {
-        let entered = |id: RequestId| step.new.contains(&id) || step.resumed.contains(&id);
-        let in_prompt = |id: RequestId| {
-            let r = &self.requests[id];
-            if !entered(id) {
-                return r.in_prompt;
-            }
-            let tokens = step.scheduled.iter().find(|(scheduled, _)| *scheduled == id).map_or(0, |(_, n)| *n);
-            r.computed + tokens < r.known()
-        };
-        let running = self.running.iter().copied().filter(|id| in_prompt(*id));
-        let waiting = self.tier.iter().flat_map(|tier| tier.waiting.iter().copied());
-        let all = running.chain(waiting).chain(held.iter().copied());
-        all.map(|id| {
-            let r = &self.requests[id];
-            let whole = r.known().min(self.config.max_model_len).div_ceil(self.config.block_size);
-            let groups = r.tables.iter().zip(&self.config.windows);
-            groups
-                .map(|(table, window)| {
-                    whole.min(self.most_blocks(*window)).saturating_sub(table.blocks.len() as u64)
-                })
-                .sum::<u64>()
-        })
-        .sum()
-    }
-
     /// Ends a step: flushes jobs whose blocks the step allocated, and stores the chunks that the step completes.
     pub(super) fn connect(&mut self, step: &mut Step) {
         let Some(mut tier) = self.tier.take() else { return };
-        for (id, _) in &step.scheduled {
-            let Some(state) = tier.states.get_mut(id) else { continue };
-            if step.new.contains(id) || step.resumed.contains(id) {
-                state.tables.clear();
-            }
-            let tables = &self.requests[*id].tables;
-            state.tables.resize(tables.len(), Spans::default());
-            for (seen, table) in state.tables.iter_mut().zip(tables) {
-                tier.taken.extend(&table.blocks, seen.len());
-                seen.extend(&table.blocks, seen.len());
-            }
-        }
         if !step.scheduled.is_empty() {
             tier.decided += 1;
+        }
+        for (id, _) in &step.scheduled {
+            let Some(state) = tier.states.get_mut(id) else { continue };
+            state.last_step = tier.decided;
+            let r = &self.requests[*id];
+            if r.covered == state.covered && r.covered > 0 {
+                continue;
+            }
+            if step.new.contains(id) || step.resumed.contains(id) {
+                state.seen = 0;
+            }
+            r.tables.iter().for_each(|table| tier.taken.extend(&table.blocks, state.seen));
+            state.seen = r.tables[0].blocks.len();
+            state.covered = r.covered;
         }
         for id in &step.preempted {
             let Some(state) = tier.states.get(id) else { continue };
@@ -326,9 +268,6 @@ impl Scheduler {
         let ended = std::mem::take(&mut tier.ended);
         let per = tier.config.blocks_per_chunk;
         for &(id, _) in &step.scheduled {
-            if let Some(state) = tier.states.get_mut(&id) {
-                state.last_step = tier.decided;
-            }
             self.offer(&mut tier, id);
         }
         for &id in &ended {
@@ -352,7 +291,6 @@ impl Scheduler {
 
     /// Offers the chunks that a request has completed to the host.
     fn offer(&mut self, tier: &mut Tier, id: RequestId) {
-        self.name_contents(id, usize::MAX);
         let r = &self.requests[id];
         let Some(state) = tier.states.get_mut(&id) else { return };
         let per = tier.config.blocks_per_chunk;
@@ -360,8 +298,12 @@ impl Scheduler {
         let computed = if r.finished { r.prompt_len.max(r.known() - 1) } else { r.computed };
         let offered_tokens = if tier.config.offload_prompt_only { r.prompt_len } else { r.known() };
         let whole = (computed.min(r.known()).min(offered_tokens) / chunk) as usize;
-        let table_blocks = state.tables.iter().map(Spans::len).min().unwrap_or(0);
-        let end = whole.min(table_blocks / per).min(r.contents[0].len() / per);
+        if whole <= state.next && self.config.windows == [None] {
+            return;
+        }
+        self.name_contents(id, usize::MAX);
+        let r = &self.requests[id];
+        let end = whole.min(state.seen / per).min(r.contents[0].len() / per);
         let mut offered: Vec<Chunks> = Vec::new();
         for (group, window) in self.config.windows.iter().enumerate() {
             // A hit ends before the last known token, and needs only the window before its end.
@@ -373,7 +315,8 @@ impl Scheduler {
                     (state.next.max(to.saturating_sub(window_chunks(*window, chunk))), to)
                 }
             };
-            let from = (from..to).find(|index| state.tables[group].get(index * per).is_some());
+            let table = r.tables[group].known();
+            let from = (from..to).find(|index| table.get(index * per).is_some());
             let from = from.unwrap_or(to);
             offered.extend(r.chunks(per, group, from as u32..to as u32));
         }
@@ -393,7 +336,7 @@ impl Scheduler {
         let mut early = Spans::default();
         let mut blocks = Spans::default();
         for Chunks { group, first, names } in &offer.stored {
-            let table = &state.tables[*group];
+            let table = r.tables[*group].known();
             let at = *first as usize * per..(*first as usize + names.len()) * per;
             // Blocks outside a window may be freed while the request runs.
             let of_group = if self.config.windows[*group].is_some() { &mut early } else { &mut blocks };

@@ -12,7 +12,7 @@ impl Tier {
     /// Names of the contents in any tier, and of those in transfer.
     pub(in crate::scheduler::vllm) fn names(&self) -> impl Iterator<Item = Range<Name>> {
         let copied = self.jobs.values().flat_map(|job| job.contents.iter().cloned());
-        let promoted = self.states.values().flat_map(|state| state.promoted.ranges());
+        let promoted = self.states.iter().flat_map(|(_, state)| state.promoted.ranges());
         let stored = self.storage.iter().flat_map(Storage::names);
         self.host.names().chain(copied).chain(promoted).chain(stored)
     }
@@ -42,9 +42,7 @@ impl Tier {
         for (id, tables) in running {
             let Some(state) = self.states.get_mut(&id) else { continue };
             state.last_step = self.decided;
-            for (seen, table) in state.tables.iter_mut().zip(tables) {
-                seen.extend(&table.blocks, seen.len());
-            }
+            state.seen = tables[0].blocks.len();
         }
     }
 }

@@ -70,7 +70,7 @@ impl Scheduler {
         let (Some(tier), r) = (&mut self.tier, &self.requests[id]) else { return External::Sync(0) };
         let Some(state) = tier.states.get_mut(&id) else { return External::Sync(0) };
         (state.next, state.phase) = (0, Phase::None);
-        state.tables.clear();
+        (state.seen, state.covered) = (0, 0);
         if !state.jobs.is_empty() {
             return External::Later;
         }
