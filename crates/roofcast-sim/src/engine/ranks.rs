@@ -124,8 +124,8 @@ impl Ranks {
         }
         let left = if until == Ticks::NEVER { until } else { until - start };
         let decided = u64::from(flight.is_some());
-        let most = repeated_steps.min(joint.count) - decided;
-        let count = decided + steps_within(joint.shares.total(), joint.growth, left, most);
+        let step_limit = repeated_steps.min(joint.count) - decided;
+        let count = decided + steps_within(joint.shares.total(), joint.growth, left, step_limit);
         JointSteps { count, ..joint }
     }
 

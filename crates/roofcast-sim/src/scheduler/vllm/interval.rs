@@ -99,15 +99,15 @@ mod tests {
                 for _ in 0..before {
                     step(&mut single, false);
                 }
-                let held = step(&mut single, waits);
+                let last_holds = step(&mut single, waits);
                 let equal_steps = single.equal_steps(waits);
                 let mut passed = single;
                 passed.pass(equal_steps.min(20), waits);
                 for _ in 0..equal_steps.min(20) {
-                    assert!(step(&mut single, waits) == held || !waits);
+                    assert!(step(&mut single, waits) == last_holds || !waits);
                 }
                 assert_eq!(format!("{single:?}"), format!("{passed:?}"));
-                assert!(equal_steps > 20 || step(&mut single, waits) != held);
+                assert!(equal_steps > 20 || step(&mut single, waits) != last_holds);
             }
         }
     }
