@@ -65,7 +65,7 @@ impl Forecaster {
         let Coefficients { evidence, untimed, kernels, .. } = &*self.coefficients;
         let Accelerator { id: chip, architecture, .. } = &*self.deployment.accelerator;
         let weights = &self.deployment.weights;
-        let own = match (kernels, evidence) {
+        let sentence = match (kernels, evidence) {
             (KernelTimes::Measured { .. }, Evidence::Nothing) => Some(format!(
                 "NOT MEASURED: nobody timed kernels on {chip}; the forecast rests on its data sheet"
             )),
@@ -76,7 +76,7 @@ impl Forecaster {
             )),
             _ => None,
         };
-        own.or_else(|| self.other.as_ref()?.not_measured())
+        sentence.or_else(|| self.other.as_ref()?.not_measured())
     }
 
     /// Creates a forecaster that computes limits only.

@@ -75,8 +75,8 @@ pub(crate) fn fitted(header: &[&str], rows: &[Vec<String>], names: usize, spare:
         } else {
             // Names stay whole; only texts of several words wrap.
             let longest = longest_word(header[*index], rows.iter().map(|row| row[*index].as_str()));
-            let least = longest.min(WIDTH / 2) + GAP;
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least as u16)));
+            let width = longest.min(WIDTH / 2) + GAP;
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width as u16)));
         }
         if *index >= names {
             column.set_cell_alignment(CellAlignment::Right);

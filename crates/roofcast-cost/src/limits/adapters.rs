@@ -39,12 +39,12 @@ pub(super) fn cost(forecaster: &Forecaster, question: &LimitsQuestion) -> Option
     let batch = question.batch.div_ceil(deployment.parallelism.replicas);
     let tokens_of = |tokens: u64| AdaptedTokens { adapters: settings.max_loras.min(tokens), tokens };
     let all = tokens_of(batch);
-    let own = tokens_of(batch.div_ceil(deployment.parallelism.attention_dp));
+    let of_rank = tokens_of(batch.div_ceil(deployment.parallelism.attention_dp));
     let bytes = Adapter::of(deployment, settings).bytes();
     let stage = bytes.as_f64() / deployment.parallelism.pp as f64;
-    let added = |kind| Picoseconds::from_seconds(forecaster.timing(kind).adapters(own, all).total());
+    let added = |kind| Picoseconds::from_seconds(forecaster.timing(kind).adapters(of_rank, all).total());
     Some(AdapterCost {
-        adapters: own.adapters,
+        adapters: of_rank.adapters,
         max_lora_rank: settings.max_lora_rank,
         bytes,
         limit: added(CostKind::Limit),

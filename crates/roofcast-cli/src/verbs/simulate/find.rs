@@ -246,8 +246,8 @@ impl Search {
         let scenario = source.scenario(&[])?;
         let deployment = scenario.deployment()?;
         let tokens = scenario.spec.workload.as_ref().map_or(1.0, |w| w.input_mean() + w.output_mean());
-        let held = Memory::of(&deployment).sequences(tokens as u64) * deployment.parallelism.replicas;
-        let users = (value * held as f64).round().max(1.0);
+        let fitting = Memory::of(&deployment).sequences(tokens as u64) * deployment.parallelism.replicas;
+        let users = (value * fitting as f64).round().max(1.0);
         Ok(Setting::new("workload.arrivals.concurrency", Value::from(users as i64)))
     }
 
