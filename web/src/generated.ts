@@ -14,6 +14,7 @@ export interface LimitsAnswer {
   accelerator: Accelerator;
   start: Start;
   refusal: string | null;
+  economy: Picture[];
 }
 
 export interface LimitsSweepAnswer {
@@ -348,6 +349,7 @@ export interface Choice {
   cost_per_hour: number | null;
   cost_per_million_tokens: number | null;
   cost_per_request: number | null;
+  classes?: ClassCost[];
   joules_per_token: number | null;
   grams_co2e_per_million_tokens?: number;
   prefill_per_decode: number;
@@ -358,6 +360,19 @@ export interface Choice {
 export interface Citation {
   of: string;
   url: string;
+}
+
+export interface ClassCost {
+  name: string;
+  share: number;
+  dollars_per_request: number | null;
+}
+
+export interface ClassExpense {
+  share: number;
+  dollars_per_hour: number | null;
+  dollars_per_request: number | null;
+  dollars_per_million_output_tokens: number | null;
 }
 
 export interface ClassResults {
@@ -407,6 +422,7 @@ export interface ClassResults {
   p95_e2el_ms: number | null;
   p99_e2el_ms: number | null;
   p999_e2el_ms: number | null;
+  expense: ClassExpense;
 }
 
 export interface Communication {
@@ -868,6 +884,8 @@ export interface Near {
   stage: "memory" | "limit" | "estimate" | "simulation" | null;
   reason: string;
   factor: number | null;
+  meets_at_requests_per_s?: number;
+  meets_at_users?: number;
 }
 
 export interface Network {
@@ -975,6 +993,7 @@ export interface PlanDocument {
   what_if: WhatIf[];
   over_time?: OverTime;
   against_api?: AgainstApi;
+  without_pools?: Near;
   why: Near[];
   launch: Launch[];
   manifests: Manifest[];
@@ -1051,6 +1070,7 @@ export interface Point {
   activity: Activity;
   kv_cache: CacheUse;
   time: TimeShares;
+  preemption?: PreemptionCosts;
   limit_tpot_ms: number;
   expense: Expense;
   fleet: FleetUse;
@@ -1061,6 +1081,7 @@ export interface Point {
   classes?: ClassResults[];
   sessions: RecordedSessions | null;
   bands: Bands | null;
+  sampling: SamplingErrors;
   measured?: TpotComparison;
 }
 
@@ -1081,6 +1102,12 @@ export interface PoolUse {
   blocks: number;
   dollars_per_hour: number | null;
   joules: number | null;
+}
+
+export interface PreemptionCosts {
+  tokens: number;
+  swap_ms: number;
+  recompute_ms: number;
 }
 
 export interface Pruned {
@@ -1193,6 +1220,19 @@ export interface Run {
   notes: string[];
 }
 
+export interface SamplingError {
+  mean: number;
+  p99_ms: [number, number];
+  p99_open: boolean;
+  requests_for_p99: number | null;
+}
+
+export interface SamplingErrors {
+  ttft: SamplingError | null;
+  tpot: SamplingError | null;
+  e2el: SamplingError | null;
+}
+
 export interface ScalingUse {
   replica_seconds: number;
   mean_replicas: number;
@@ -1286,6 +1326,7 @@ export interface SimulationDocument {
   activity: Activity;
   kv_cache: CacheUse;
   time: TimeShares;
+  preemption?: PreemptionCosts;
   limit_tpot_ms: number;
   expense: Expense;
   fleet: FleetUse;
@@ -1296,6 +1337,7 @@ export interface SimulationDocument {
   classes?: ClassResults[];
   sessions: RecordedSessions | null;
   bands: Bands | null;
+  sampling: SamplingErrors;
   measured?: TpotComparison;
 }
 

@@ -13,6 +13,7 @@ pub mod kv_cache;
 pub mod parallelism;
 pub mod quantized_kernel;
 pub mod resolved;
+pub mod sampling;
 pub mod spec;
 pub mod summary;
 pub mod workload;

@@ -13,17 +13,20 @@ pub(crate) mod energy;
 mod failure;
 mod lag;
 pub(crate) mod load;
+pub(crate) mod network;
 mod probe;
 pub(crate) mod prompt;
 mod proxy;
 mod ready;
 pub(crate) mod report;
 pub(crate) mod request;
+mod reset;
 mod response;
 pub(crate) mod row_keys;
 mod saturation;
 pub(crate) mod scrape;
 mod servers;
+pub(crate) mod slices;
 mod stop;
 mod stream;
 mod tally;
@@ -42,6 +45,7 @@ use clock::Clock;
 use energy::{Energy, Metering, Source};
 use lag::Lag;
 use load::{Bounds, Cancelling, Means};
+use network::NetworkLatency;
 use probe::Probed;
 use prompt::Prompts;
 use report::{Judge, Report, Requested};
@@ -107,6 +111,10 @@ pub(crate) struct How {
     pub(crate) repeats: bool,
     /// Longest wait for the server to become ready, if any.
     pub(crate) ready: Option<Duration>,
+    /// True if the servers' prefix caches are emptied before each run.
+    pub(crate) resets: bool,
+    /// Latency of the network that is taken off, if any.
+    pub(crate) network: Option<NetworkLatency>,
 }
 
 /// Source of the prompts' texts.
@@ -123,6 +131,8 @@ pub(crate) struct Speech {
     pub(crate) notes: Vec<String>,
     /// True if short probe requests are sent before a run, to learn how the server counts tokens.
     pub(crate) learn: bool,
+    /// Seed of the words with which prompts of a file begin, so that none repeats; `None` to send them as they are.
+    pub(crate) busts: Option<u64>,
 }
 
 /// Results of a run.
@@ -171,6 +181,8 @@ impl Bench {
             seeded: speech.seeded && speech.texts.is_empty(),
             runs_on: form.runs_on(),
             assumed: !speech.learn,
+            scraped: how.scrape,
+            tokenized: speech.vocabulary.is_some(),
             notes: speech.notes,
             shares_prompts: false,
         };
@@ -184,6 +196,7 @@ impl Bench {
             bench.learn(tell)?;
         }
         bench.prompts.texts = speech.texts;
+        bench.prompts.busts = speech.busts;
         Ok(bench)
     }
 
@@ -231,6 +244,13 @@ impl Bench {
         let traffic = Traffic::new(workload, place)?.without_turn_round();
         let requested = requested(workload);
         let given = Given { shares_prompts: traffic.shares_prompts(), ..self.given.clone() };
+        if self.how.resets && !self.stopped {
+            self.runtime.block_on(reset::reset(&self.servers))?;
+        }
+        let network = match self.how.network.filter(|_| !self.stopped) {
+            Some(network) => self.runtime.block_on(network.of(&self.servers)),
+            None => None,
+        };
         let before = cpu_seconds();
         let (run, server, energy) = self.runtime.block_on(async {
             let ahead = requested.concurrency.unwrap_or(0).min(traffic.total()).min(MOST_AHEAD) as usize;
@@ -265,7 +285,11 @@ impl Bench {
         self.prompts.seed = self.prompts.seed.wrapping_add(1);
         self.prompts.said += run.records.len() as u64;
         let cpu_s = cpu_seconds() - before;
+        let judge = &Judge { network, ..*judge };
         let mut report = Report::of(&run, server.as_ref(), (requested, &given), judge, cpu_s);
+        if self.how.network.is_some() && network.is_none() {
+            report.warnings.push("no network latency is taken off: /health does not answer".to_owned());
+        }
         if energy.is_none() && !self.power.is_empty() {
             report
                 .warnings

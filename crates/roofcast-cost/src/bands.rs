@@ -36,7 +36,7 @@ pub struct Bands {
 pub struct Span {
     /// 10th and 90th percentile of the ratio measured / forecast.
     pub factors: [f64; 2],
-    /// The forecast times `factors`, in the metric's unit.
+    /// The forecast times `factors`, widened by the sampling error of a simulation, in the metric's unit.
     pub range: [f64; 2],
 }
 
@@ -112,6 +112,27 @@ impl Bands {
         }
     }
 
+    /// Returns the bands with ranges that also contain sampling errors of the means, shares of the means of TTFT, TPOT and E2EL: of
+    /// two independent errors the widths add as squares, as logarithms. Factors stay those of step times.
+    pub fn widened(self, [ttft, tpot, e2el]: [f64; 3]) -> Bands {
+        let wider = |span: Span, error: f64| {
+            let mean = span.range[1] / span.factors[1];
+            let out = |end: f64| (end / mean).ln().hypot(error.ln_1p()).exp();
+            let [low, high] = span.range;
+            // An end at the limit stays there.
+            let at_limit = low > mean * span.factors[0] * (1.0 + 1e-9);
+            let lower = if at_limit { low } else { mean / out(low) };
+            Span { range: [lower, mean * out(high)], ..span }
+        };
+        let wider = |span: Span, error: f64| if error > 0.0 { wider(span, error) } else { span };
+        Bands {
+            ttft_ms: wider(self.ttft_ms, ttft),
+            tpot_ms: self.tpot_ms.map(|span| wider(span, tpot)),
+            e2el_ms: wider(self.e2el_ms, e2el),
+            ..self
+        }
+    }
+
     fn around(means: &ForecastMeans, band: &Band, rests_on: &str) -> Bands {
         let span =
             |mean: f64, width: f64| Span { factors: ends(width), range: ends(width).map(|f| f * mean) };
@@ -181,6 +202,25 @@ mod tests {
         // An open loop has separate widths: 40 / 4 and 40 · 4.
         let open = Bands::around(&ForecastMeans { load: Load::OpenLoop, ..means }, &band, "");
         assert_eq!((open.ttft_ms.range, open.load), ([10.0, 160.0], Load::OpenLoop));
+    }
+
+    /// 40 ms of x0.5 to x2 and a sampling error of a tenth: √(ln² 2 + ln² 1.1) = 0.69967, whose exponential is 2.01309.
+    #[test]
+    fn a_sampling_error_widens_a_range() {
+        let span = Span { factors: [0.5, 2.0], range: [20.0, 80.0] };
+        let bands = Bands {
+            evidence: Evidence::Engine,
+            rests_on: String::new(),
+            load: Load::OpenLoop,
+            ttft_ms: span,
+            tpot_ms: None,
+            e2el_ms: span,
+            output_tok_s: None,
+        };
+        let wider = bands.widened([0.1, 0.0, 0.0]);
+        let [low, high] = wider.ttft_ms.range;
+        assert!((high - 80.5236).abs() < 1e-3 && (low - 40.0 / 2.013_09).abs() < 1e-3, "{low} {high}");
+        assert_eq!((wider.ttft_ms.factors, wider.e2el_ms), (span.factors, span));
     }
 
     /// One token of output is a prompt alone. Four users with eight requests follow one another, with four they send all at

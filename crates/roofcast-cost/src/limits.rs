@@ -5,9 +5,11 @@
 
 mod adapters;
 pub mod alternatives;
+mod economy;
 mod images;
 
 pub use adapters::AdapterCost;
+pub use economy::{CostCurve, CostPoint, cost_curves};
 pub use images::{ImageCost, image};
 
 use crate::capacity::reshaped;

@@ -163,7 +163,7 @@ impl Service {
         if parts.method != Method::OPTIONS && GUARDED.iter().any(|guarded| path.starts_with(guarded)) {
             self.authorize(&parts.headers)?;
         }
-        let Some(route) = self.routes().find(|route| route.path == path) else {
+        let Some(route) = self.routes().find(|route| route.is_of(path)) else {
             return Err(Refusal::detail(StatusCode::NOT_FOUND));
         };
         if !route.methods.contains(&parts.method) {
@@ -191,6 +191,7 @@ impl Service {
             Action::Metrics => Ok(self.metrics()),
             Action::Models if dialect == Dialect::LlamaCpp => Ok(said(&self.listed())),
             Action::Models => Ok(said(&self.models())),
+            Action::Model => self.one_model(parts.uri.path()),
             Action::Tokenize if dialect == Dialect::LlamaCpp => self.llama_tokenize(&body),
             Action::Tokenize => self.tokenize(&body),
             Action::Detokenize => match dialect {
@@ -211,6 +212,7 @@ impl Service {
             Action::ModelInfo => Ok(said(&self.model_info())),
             Action::ServerInfo => Ok(said(&self.server_info())),
             Action::FlushCache => Ok(self.flush_cache()),
+            Action::ResetPrefixCache => Ok(self.reset_prefix_cache()),
             Action::Props => Ok(said(&self.props())),
             Action::Slots => Ok(said(&self.slots())),
             Action::Fault => self.change_fault(method, &body),
@@ -224,7 +226,7 @@ impl Service {
     /// The request as HTTP metrics count it.
     fn answering(&self, request: &Request<Incoming>) -> Option<Answering> {
         let path = request.uri().path();
-        let path = self.routes().find(|route| route.path == path).map_or("none", |route| route.path);
+        let path = self.routes().find(|route| route.is_of(path)).map_or("none", |route| route.path);
         self.http.begin(path, request.method().as_str(), http::length(request.headers()).unwrap_or(0) as u64)
     }
 
@@ -287,6 +289,22 @@ impl Service {
         let bases = self.settings.names.iter().map(|name| card(name, root, None, longest));
         let adapters = adapters.iter().map(|one| card(&one.name, &one.path, base, None));
         json!({"object": "list", "data": bases.chain(adapters).collect::<Vec<_>>()})
+    }
+
+    /// The model that the end of `path` names, slashes included.
+    fn one_model(&self, path: &str) -> Answered {
+        let name = path.strip_prefix("/v1/models/").unwrap_or_default();
+        let name = name.replace("%2F", "/").replace("%2f", "/");
+        let models = self.models();
+        let card =
+            models["data"].as_array().and_then(|all| all.iter().find(|card| card["id"] == name.as_str()));
+        card.map(said).ok_or_else(|| Refusal::model(&name, &self.settings.names))
+    }
+
+    /// vLLM's `/reset_prefix_cache`: empties the prefix caches of idle engines; it answers alike where it could not.
+    fn reset_prefix_cache(&self) -> Response<Sent> {
+        self.group.engines().iter().for_each(|engine| _ = engine.flush());
+        whole(StatusCode::OK, "", Bytes::new())
     }
 
     /// Properties of the first engine that do not change.

@@ -79,6 +79,12 @@ impl Batch {
         Batch { groups: vec![Sequences::decode(count, context)] }
     }
 
+    /// Returns a batch of `count` sequences that each verify `drafts` drafts beside the token that they decode; `context` is
+    /// the context without drafts.
+    pub fn verify(count: u64, context: u64, drafts: u64) -> Batch {
+        Batch { groups: vec![Sequences { count, ..Sequences::verify(1 + drafts, context.max(1) + drafts) }] }
+    }
+
     /// Returns a batch of `count` whole prompts of `tokens` tokens.
     pub fn prefill(count: u64, tokens: u64) -> Batch {
         Batch { groups: vec![Sequences { count, ..Sequences::prompt(tokens, tokens, true) }] }

@@ -11,6 +11,7 @@ mod apart;
 mod bounded;
 mod chance;
 mod chips;
+mod class_cost;
 mod current;
 mod curves;
 mod demand;
@@ -25,6 +26,7 @@ mod link;
 mod manifest;
 mod margins;
 mod mixed;
+mod near;
 mod nodes;
 mod over_time;
 mod pareto;
@@ -37,16 +39,16 @@ mod told;
 mod why;
 
 pub use against_api::AgainstApi;
-pub use answer::{
-    Choice, FlopsPerDollar, LeftOut, Near, Plan, PoolChoice, Pruned, SmallestCount, Times, WhatIf,
-};
+pub use answer::{Choice, FlopsPerDollar, LeftOut, Plan, PoolChoice, Pruned, SmallestCount, Times, WhatIf};
 pub use bounded::{Bounded, against};
 pub use chance::step_band;
+pub use class_cost::ClassCost;
 pub use current::{Alternative, Current, current};
 pub use curves::{AtSpeed, Curve, CurvePoint, Curves, curves};
 pub use feasibility::{Miss, SearchStage};
 pub use largest::{Largest, Range};
 pub use launch::{Launch, ReplicaRole, launches};
+pub use near::Near;
 pub use over_time::{OverTime, ScheduleInterval};
 pub use pareto::front;
 pub use proof::{Headroom, Runner, Trial, in_turn, judged_load, missed};
@@ -137,10 +139,12 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
     };
     let unpriced = search_state.fall_back();
     search_state.run(question.exhaustive)?;
+    let rival = why::without_pools(&mut search_state)?;
     let nearest = why::nearest(&mut search_state, NEAREST)?;
     let named = question.why.map(|named| why::asked(&mut search_state, named)).transpose()?;
     let mut plan = answer(&search_state, nearest, named.unwrap_or_default())?;
     plan.unpriced = unpriced;
+    plan.without_pools = rival;
     if plan.best.is_none() {
         plan.assumptions.clone_from(&model.assumptions);
     }
@@ -241,6 +245,7 @@ fn answer(found: &Search, nearest: Vec<Near>, why: Vec<Near>) -> Result<Plan> {
         what_if: Vec::new(),
         over_time: None,
         against_api: None,
+        without_pools: None,
         why,
         launch: served.iter().flat_map(launch).collect(),
         manifests: if served.is_empty() { Vec::new() } else { manifests(&served) },
@@ -356,6 +361,7 @@ fn choice(found: &Search, index: usize, proven: &Proven) -> Choice {
         cost_per_hour,
         cost_per_million_tokens: cost_per_hour.map(|usd| usd / 3600.0 / output_tok_s * 1e6),
         cost_per_request: cost_per_hour.map(|usd| usd / 3600.0 * judge.demand.output / output_tok_s),
+        classes: ClassCost::of(run, cost_per_hour, output_tok_s / judge.demand.output),
         joules_per_token: run.expense.watts.map(|watts| watts / output_tok_s),
         grams_co2e_per_million_tokens: answer::emitted(found.base, run.expense.watts, output_tok_s),
         prefill_per_decode: estimate.map_or(0.0, estimate::Estimate::prefill_per_decode),

@@ -117,7 +117,7 @@ pub(crate) const HOST_LINK: ByteRate = ByteRate(25e9);
 const COPY: Picoseconds = Picoseconds(5_000_000);
 
 /// Time to move one token's KV between device and host.
-fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
+pub(crate) fn swap_time(deployment: &Deployment, context: u64, block_size: u32) -> Ticks {
     let token = memory::sequence_bytes(deployment, 0, context.max(1)).as_f64() / context.max(1) as f64;
     let copies = 2.0 * deployment.model.layers.len() as f64 / f64::from(block_size);
     Ticks::from(Picoseconds::from_seconds(token / HOST_LINK.0 + copies * COPY.seconds()))

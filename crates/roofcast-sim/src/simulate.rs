@@ -8,6 +8,7 @@ mod beside;
 mod classes;
 mod fleet_use;
 mod images;
+mod preemption;
 mod provision;
 mod refused;
 mod sums;
@@ -20,13 +21,15 @@ use crate::timeline::series::{Series, SeriesPoint};
 use crate::timeline::{Timeline, trace::EventTrace};
 pub use adapters::AdapterUse;
 pub use beside::{TpotComparison, TpotVerdict};
-pub use classes::ClassResults;
+pub use classes::{ClassExpense, ClassResults};
 pub use fleet_use::{FailureUse, FleetUse, PoolUse, ScalingUse, TransferUse};
 pub use images::ImageUse;
+pub use preemption::PreemptionCosts;
 pub use provision::pool;
 use provision::{Provision, Requests};
 pub use refused::{has_pools, uncounted};
-use roofcast_ask::carbon::{Carbon, Grid};
+use roofcast_ask::carbon::Grid;
+use roofcast_ask::sampling::SamplingErrors;
 use roofcast_ask::spec::{CostKind, KvLayout, QueuePolicy, SchedulerKind, Spec};
 use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Traffic, Workload};
@@ -37,6 +40,7 @@ use roofcast_facts::error::{Error, Result};
 use roofcast_facts::record::Record;
 use roofcast_facts::units::{Bytes, Picoseconds};
 use serde::Serialize;
+pub use sums::Expense;
 
 /// Options of a run: speed, recorded data and early end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +87,9 @@ pub struct Simulation {
     pub kv_cache: CacheUse,
     /// Seconds of the replicas' time by bottleneck, summed over replicas.
     pub time: TimeShares,
+    /// Costs of a preemption, either way; `None` without preemptions, and of engines that have one way alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preemption: Option<PreemptionCosts>,
     /// Limit of a decode step in milliseconds, at the mean batch and context of the run; of a microbatch if several
     /// pipeline stages work at one time.
     pub limit_tpot_ms: f64,
@@ -109,8 +116,10 @@ pub struct Simulation {
     /// True if the run ended before its last request because an SLO bound was certain to be missed.
     #[serde(skip)]
     pub ended_early: bool,
-    /// Bands of the means; `None` if steps are priced at the limit.
+    /// Bands of the means, whose ranges the errors of `sampling` widen; `None` if steps are priced at the limit.
     pub bands: Option<Bands>,
+    /// Errors of the means and 99th percentiles, because a run has only so many requests.
+    pub sampling: SamplingErrors,
     /// Latencies of all completed requests, by name of the metric.
     #[serde(skip)]
     pub latencies: [(&'static str, Sample); 3],
@@ -326,26 +335,6 @@ impl TimeShares {
     }
 }
 
-/// Cost and energy of the run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Expense {
-    /// Dollars per hour of all accelerators; `None` if a price is unknown.
-    pub dollars_per_hour: Option<f64>,
-    /// Dollars per million output tokens of the run; `None` if a price is unknown.
-    pub dollars_per_million_output_tokens: Option<f64>,
-    /// Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
-    /// the host is or the accelerators idle; `None` if the power is unknown.
-    pub joules: Option<f64>,
-    /// Mean watts of all accelerators; `None` if the power is unknown.
-    pub watts: Option<f64>,
-    /// Joules per output token, at the mean power; `None` if the power is unknown.
-    pub joules_per_output_token: Option<f64>,
-    /// Emissions; `None` without `hardware.grid_g_per_kwh`, or if the power is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub carbon: Option<Carbon>,
-}
-
 /// Runs the workload of `spec` on `deployment`; `place` names the spec in errors.
 pub fn simulate(
     forecaster: &Forecaster,
@@ -386,7 +375,8 @@ pub fn simulate_while(
     let paced = workload.arrivals.rate().is_some() || conversations.is_some();
     let open = (paced && workload.max_concurrency.is_none()).then(|| traffic.total());
     let mut results = Results::new(spec.slo, options.records, open).judged_from(workload.arrivals.ramped());
-    results = results.with_first_wave(workload.arrivals.first_wave(traffic.total()));
+    results =
+        results.in_batches(traffic.total()).with_first_wave(workload.arrivals.first_wave(traffic.total()));
     results = results.of_conversations(conversations).by_class(workload.classes.iter().map(|c| c.slo));
     if options.end_when_missed {
         results = results.ending_when_missed(traffic.total());
@@ -419,12 +409,13 @@ pub fn simulate_while(
     let by_class = std::mem::take(&mut fleet.results.classes);
     let class = bands::class(workload, traffic.total());
     let run = sums::report(&provision, settings, (workload.adapter_count(), class), fleet);
-    let classes = classes::results(&workload.classes, &by_class, run.summary.duration);
     let grid = Grid::of(&spec.hardware).zip(run.expense.joules);
     let carbon = grid.map(|(grid, joules)| grid.emitted(joules, run.expense.joules_per_output_token));
     let expense = Expense { carbon, ..run.expense.owned(spec.hardware.usd_per_kwh) };
     let images = images.map(|images| ImageUse::of(forecaster, images, run.cost)).transpose()?;
-    Ok(Simulation { sessions: sessions(traffic.tasks()), classes, images, expense, ..run })
+    let run = Simulation { sessions: sessions(traffic.tasks()), images, expense, ..run };
+    let classes = classes::results(&workload.classes, &by_class, &provision, &run);
+    Ok(Simulation { classes, ..run })
 }
 
 /// Statistics of the durations of ended sessions; `None` without sessions.

@@ -10,7 +10,7 @@ pub mod profile {
 
 pub use roofcast_ask::{
     Deployment, Spec, arrival, carbon, command, deployment, engine_settings, explain, parallelism, resolved,
-    spec, summary, workload,
+    sampling, spec, summary, workload,
 };
 pub use roofcast_cost::{
     Forecaster, bands, calibration, capacity, coefficients, cost, kernel_time, limits, memory, startup,

@@ -3,6 +3,7 @@
 mod chart;
 pub mod chrome;
 pub mod curves;
+pub mod economy;
 pub mod intensity;
 pub mod measured;
 pub mod roofline;

@@ -79,6 +79,8 @@ mod registered;
 mod routing;
 #[path = "suite/runs.rs"]
 mod runs;
+#[path = "suite/sampling.rs"]
+mod sampling;
 #[path = "suite/scaling.rs"]
 mod scaling;
 #[path = "suite/sections.rs"]

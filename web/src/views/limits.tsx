@@ -7,6 +7,7 @@ import { Bars } from "../charts/stack";
 import { bytes, grouped, percent, scaled, significant, shortName, time } from "../format";
 import type { Accelerator, Cost, LimitsAnswer, OperatorCost, Rank } from "../generated";
 import { useAnswer } from "../parts/asking";
+import { Drawn } from "../parts/drawn";
 import { Choice, Measured, Picker, Select, Slider, Wrong, powers } from "../parts/controls";
 import { model as dropped, type Known } from "../parts/dropped";
 import { MemoryBar } from "../parts/memory";
@@ -136,6 +137,11 @@ function Answer({ answer, state, set, toggle }: { answer: LimitsAnswer; state: S
         </Measured>
         <p class="quiet-text">Each term is what it would take alone: weights and KV over {scaled(accelerator.bandwidth_bytes_per_s, "B/s")}, FLOPs over their peaks, messages over the slowest link. They overlap, so they do not add up to the limit.</p>
       </Section>
+      {answer.economy.length > 0 ? (
+        <Section name="economy" title="Cost against latency" open={open("economy")} toggle={toggle} note="over the batch, to the end of memory">
+          <Drawn pictures={answer.economy} title="Cost of output tokens against their latency, over the batch, at three contexts" />
+        </Section>
+      ) : null}
       {rank ? (
         <Section name="memory" title="Memory" open={open("memory")} toggle={toggle} note={[capacity.kv_tokens > 0 ? `${grouped(capacity.kv_tokens)} tokens fit` : "does not fit", fitsFrom(answer)].filter(Boolean).join("; ")}>
           <Memory rank={rank} answer={answer} />

@@ -3,6 +3,7 @@
 use super::flags::{Flags, Load};
 use super::values::*;
 use super::{DeploymentArgs, OutputArgs};
+use crate::bench::network::{self, NetworkLatency};
 use crate::bench::target::Endpoint;
 use clap::Args;
 use std::path::PathBuf;
@@ -118,6 +119,13 @@ pub(crate) struct AskArgs {
     /// Count one token per word, without the short requests that measure the server's tokenizer.
     #[arg(long)]
     pub(crate) assume_tokens: bool,
+    /// Empty the server's prefix cache before each run, by vLLM's /reset_prefix_cache (VLLM_SERVER_DEV_MODE=1) or SGLang's
+    /// /flush_cache.
+    #[arg(long)]
+    pub(crate) reset_cache: bool,
+    /// Begin each prompt of the file with a word of its own, other ones in every run, so that no prefix cache has it.
+    #[arg(long, requires = "prompts")]
+    pub(crate) cache_bust: bool,
     /// Read the server's /metrics every second during the run.
     #[arg(long)]
     pub(crate) metrics: bool,
@@ -151,6 +159,13 @@ pub(crate) struct JudgeArgs {
     /// Goodput: bound on the end-to-end latency.
     #[arg(long = "slo-e2el", alias = "e2el-p99", value_name = "MS", value_parser = bound("e2el"))]
     pub(crate) slo_e2el: Option<f64>,
+    /// Report the run by intervals of this many seconds as well, in which requests were sent.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) slice_duration: Option<f64>,
+    /// Latency of the network to take off TTFT and end-to-end latencies: milliseconds, or `measure` for the least time of ten
+    /// requests to /health before each run.
+    #[arg(long, value_name = "MS|measure", value_parser = network::parse)]
+    pub(crate) network_latency: Option<NetworkLatency>,
     /// Largest p99 of the client's own lag in a valid run.
     #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = milliseconds)]
     pub(crate) max_lag: f64,

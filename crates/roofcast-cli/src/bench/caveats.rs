@@ -31,6 +31,10 @@ pub(crate) struct Given {
     pub(crate) runs_on: bool,
     /// True if the user asked to count one token per word, without probing the server.
     pub(crate) assumed: bool,
+    /// True if the server's metrics are read.
+    pub(crate) scraped: bool,
+    /// True if words are those of the model's tokenizer.
+    pub(crate) tokenized: bool,
     /// Remarks made before the run, one sentence each.
     pub(crate) notes: Vec<String>,
 }
@@ -159,8 +163,16 @@ fn off(given: &Given, tally: &Tally) -> Option<Caveat> {
     let counted = tally.prompt_tokens as f64;
     ((counted - prompt_tokens).abs() > MOST_OFF * prompt_tokens).then(|| Caveat {
         text: format!(
-            "prompts have {counted} tokens by the server's count where {prompt_tokens} were asked for; accepted: a server that \
-             answers the probes, --tokenizer, or --assume-tokens to take a word for a token"
+            "prompts have {counted} tokens by the server's count where {prompt_tokens} were asked for{}",
+            match (given.assumed, given.tokenized) {
+                (true, _) => ", as --assume-tokens takes a word for a token",
+                (false, true) => {
+                    "; accepted: the --tokenizer of the served model, or --assume-tokens to take a word for a token"
+                }
+                (false, false) => {
+                    "; accepted: a server that answers the probes, --tokenizer, or --assume-tokens to take a word for a token"
+                }
+            }
         ),
         invalidates: !given.assumed,
     })
@@ -187,10 +199,11 @@ fn cached(given: &Given, tally: &Tally, server: Option<&ServerMetrics>) -> Optio
         )));
     }
     given.seeded.then(|| {
-        Caveat::note(
+        let asks = if given.scraped { " or metrics" } else { " (--metrics asks for it)" };
+        Caveat::note(format!(
             "every run with this --seed says the same prompts: after an earlier one a prefix cache has them, which this \
-             server does not tell in its answers (--metrics asks for it)",
-        )
+             server does not tell in its answers{asks}"
+        ))
     })
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Prompts {
     pub(crate) texts: Vec<Text>,
     /// Number of requests in earlier runs, so that the next run continues with the text after theirs.
     pub(super) said: u64,
+    /// Seed of the words with which texts begin, so that none repeats; `None` to send them as they are.
+    pub(super) busts: Option<u64>,
 }
 
 /// Text of one request, with its lengths in tokens.
@@ -55,7 +57,15 @@ impl Prompts {
     pub(crate) fn new(seed: u64, vocabulary: Option<Vocabulary>) -> Prompts {
         let Vocabulary { words, around } =
             vocabulary.unwrap_or_else(|| Vocabulary { words: words().collect(), around: 0 });
-        Prompts { words, overhead: around, tokens_per_word: 1.0, seed, texts: Vec::new(), said: 0 }
+        Prompts {
+            words,
+            overhead: around,
+            tokens_per_word: 1.0,
+            seed,
+            texts: Vec::new(),
+            said: 0,
+            busts: None,
+        }
     }
 
     /// Learns from a server's counts. Two probes are sent: the first word alone, and the first word with all words; the
@@ -112,8 +122,12 @@ impl Prompts {
         match self.texts.get((self.said + id) as usize % self.texts.len().max(1)) {
             Some(text) => {
                 let words: usize = text.turns.iter().map(|t| t.text.split_whitespace().count()).sum();
+                let mut turns = text.turns.clone();
+                if let (Some(seed), Some(first)) = (self.busts, turns.first_mut()) {
+                    first.begin(&format!("{:08x} ", mixed(seed ^ (self.said + id)) as u32));
+                }
                 Said {
-                    turns: text.turns.clone(),
+                    turns,
                     keys: text.keys.clone(),
                     input_len: words as u64,
                     output_len: text.output_len.unwrap_or(output_len),
@@ -128,7 +142,7 @@ impl Prompts {
 
     /// Number of prompts of a run of `requests` that were sent before; prompts of drawn words never repeat.
     pub(super) fn repeated(&self, requests: u64) -> u64 {
-        if self.texts.is_empty() {
+        if self.texts.is_empty() || self.busts.is_some() {
             return 0;
         }
         requests.saturating_sub((self.texts.len() as u64).saturating_sub(self.said))
@@ -302,6 +316,20 @@ mod tests {
         prompts.said = 5;
         assert_eq!((first(&prompts), prompts.repeated(2)), ("c".to_owned(), 2));
         assert_eq!(assumed(0).repeated(9), 0);
+    }
+
+    /// Every prompt begins with another word, also where its text and its run are the same; the text follows.
+    #[test]
+    fn texts_begin_with_words_of_their_own() {
+        let text = Text { turns: vec![Turn::user("tell me".to_owned())], ..Text::default() };
+        let prompts = Prompts { texts: vec![text], busts: Some(7), ..assumed(0) };
+        let texts: Vec<String> = (0..50).map(|id| said(&prompts, id, &request(1, Prompt::Own))).collect();
+        assert!(
+            texts.iter().all(|text| text.len() == 8 + " tell me".len() && text.ends_with(" tell me")),
+            "{texts:?}"
+        );
+        let different: std::collections::BTreeSet<&String> = texts.iter().collect();
+        assert_eq!((different.len(), prompts.repeated(50)), (50, 0));
     }
 
     /// Drawing a tenth of 1,000 gives 100 in the mean, with deviation √(1000 · 0.1 · 0.9) = 9.5.

@@ -4,7 +4,9 @@
 
 use super::caveats::{self, Given};
 use super::load::Run;
+use super::network;
 use super::scrape::ServerMetrics;
+use super::slices::{self, Slice};
 use super::tally::share;
 use super::window::{self, Position, Window};
 use roofcast::record::{Outcome, Record};
@@ -43,6 +45,10 @@ pub(crate) struct Judge {
     pub(crate) window: Window,
     /// Largest 99th percentile of the client's lag in a valid run, in milliseconds.
     pub(crate) most_lag_ms: f64,
+    /// Latency of the network, which is taken off TTFT and end-to-end latencies.
+    pub(crate) network: Option<Picoseconds>,
+    /// Length in seconds of the intervals by which a run is reported.
+    pub(crate) slice_s: Option<f64>,
 }
 
 /// State of the client itself, which shows if the client distorted the measurement.
@@ -124,6 +130,13 @@ pub(crate) struct Report {
     pub(crate) window: Window,
     /// Mean gap between chunks along the answers.
     pub(crate) itl_by_position: Vec<Position>,
+    /// Latency of the network in milliseconds that is taken off TTFT and end-to-end latencies; absent without
+    /// `--network-latency`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) network_latency_ms: Option<f64>,
+    /// The run by intervals of `--slice-duration`; absent without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) slices: Option<Vec<Slice>>,
 }
 
 /// Failures of one kind.
@@ -146,7 +159,9 @@ impl Report {
         cpu_s: f64,
     ) -> Report {
         let tally = &run.tally;
-        let counting: Vec<Record> = judge.window.of(&run.records).iter().filter(wanted).cloned().collect();
+        let network = judge.network.unwrap_or_default();
+        let counting = judge.window.of(&run.records).iter().filter(wanted);
+        let counting: Vec<Record> = counting.map(|record| network::without(record, network)).collect();
         let counting = counting.as_slice();
         let summary = RunSummary::of(counting, &judge.slo);
         let tokens: u64 = run.records.iter().map(|r| r.output_len).sum();
@@ -180,6 +195,8 @@ impl Report {
             cancelled: run.records.iter().filter(|r| !wanted(r)).count() as u64,
             window: judge.window,
             itl_by_position: window::by_position(counting),
+            network_latency_ms: judge.network.map(Picoseconds::ms),
+            slices: judge.slice_s.map(|length_s| slices::slices(counting, length_s)),
             summary,
         };
         report.invalid_because = report.complaints(run, judge);
@@ -187,6 +204,7 @@ impl Report {
             let list = if caveat.invalidates { &mut report.invalid_because } else { &mut report.warnings };
             list.push(caveat.text);
         }
+        report.warnings.extend(slices::remarks(counting));
         if tally.retried > 0 {
             report.warnings.push(format!(
                 "{} tries were refused and repeated after the time in Retry-After; times count from the first try",

@@ -52,6 +52,19 @@ impl Turn {
         Turn { role: "assistant".into(), text, whole: None }
     }
 
+    /// Puts `words` before the text of the message, also in its first part that is text.
+    pub(crate) fn begin(&mut self, words: &str) {
+        self.text.insert_str(0, words);
+        let Some(content) = self.whole.as_mut().and_then(|whole| whole.get_mut("content")) else { return };
+        let text = match content {
+            Value::Array(parts) => parts.iter_mut().find_map(|part| part.get_mut("text")),
+            other => Some(other),
+        };
+        if let Some(Value::String(text)) = text {
+            text.insert_str(0, words);
+        }
+    }
+
     /// True if the message is a server's answer.
     pub(crate) fn is_answer(&self) -> bool {
         self.role == "assistant"

@@ -109,7 +109,7 @@ impl Api {
         let forecaster = Forecaster::embedded(deployment)?;
         let answer = roofcast::limits::limits(&forecaster, &question);
         let capacity = limits::view::capacity_of(&forecaster.deployment, &question);
-        let view = limits::view::View::of(&forecaster.deployment, &question, &answer, &capacity);
+        let view = limits::view::View::of(&forecaster, &question, &answer, &capacity);
         Ok(serde_json::to_string(&view)?)
     }
 

@@ -13,9 +13,11 @@ use crate::show::number::{count, counted, grouped, ms, percent, significant};
 use crate::show::target::Target;
 use crate::show::{self, table};
 use clap::ValueEnum;
-use roofcast::cost::{Cost, OperatorCost, Utilization};
+use roofcast::cost::{Cost, Utilization};
 use roofcast::limits::alternatives::{Alternative, Comparison, alternatives};
-use roofcast::limits::{AdapterCost, ImageCost, IntensityPoint, Limits, LimitsQuestion, intensity, limits};
+use roofcast::limits::{
+    AdapterCost, ImageCost, IntensityPoint, Limits, LimitsQuestion, cost_curves, intensity, limits,
+};
 use roofcast::report;
 use roofcast::{Deployment, Forecaster, deployment::support};
 use serde::Serialize;
@@ -90,12 +92,13 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let size = args.image.as_deref().map(images::size).transpose()?;
     let image = size.map(|size| roofcast::limits::image(&forecaster, size)).transpose()?;
     if let Some(picture) = &picture {
-        picture.text(&report::roofline::svg(deployment, &question, &answer))?;
+        let curves = cost_curves(&forecaster, &question);
+        picture.text(&report::roofline::svg(deployment, &question, &answer, &curves))?;
     }
     if let Some(page) = &page {
         page.write(
             "limits",
-            &View::of(deployment, &question, &answer, &view::capacity_of(deployment, &question)),
+            &View::of(&forecaster, &question, &answer, &view::capacity_of(deployment, &question)),
         )?;
     }
     if args.output.json {
@@ -104,7 +107,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         let phases = [("decode", &answer.decode), ("prefill", &answer.prefill)];
         let rows: Vec<_> = phases
             .iter()
-            .flat_map(|(phase, cost)| cost.operators.iter().map(|o| csv_row(phase, o)))
+            .flat_map(|(phase, cost)| cost.operators.iter().map(|o| operators::csv_row(phase, o)))
             .collect();
         show::csv(
             &[
@@ -220,24 +223,6 @@ fn asked(args: &LimitsArgs) -> String {
         + &curves
 }
 
-fn csv_row(phase: &str, o: &OperatorCost) -> Vec<String> {
-    vec![
-        phase.to_owned(),
-        o.name.name().to_owned(),
-        o.layers.to_string(),
-        o.dtype.to_string(),
-        o.flops.0.to_string(),
-        o.weight_bytes.0.to_string(),
-        o.kv_bytes.0.to_string(),
-        o.intensity.to_string(),
-        o.bound.name().to_owned(),
-        o.limit.ms().to_string(),
-        o.forecast.ms().to_string(),
-        o.share.to_string(),
-        operators::rests_on(o),
-    ]
-}
-
 fn people(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> String {
     let decode =
         format!("decode: {} of {} tokens", counted(question.batch, "sequence"), grouped(question.context));
@@ -326,8 +311,10 @@ fn balance(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> St
         (
             "KV cache",
             format!(
-                "reading the context takes {} ms, recomputing it {} ms; reading is faster from {} tokens",
+                "a step that reads the cache takes {} ms ({} ms of it for the cache), one that computes the context \
+                 again {} ms; the cache is faster from {} tokens",
                 ms(k.cached),
+                ms(l.decode.terms.kv),
                 ms(k.recomputed),
                 grouped(k.break_even_context)
             ),

@@ -4,6 +4,7 @@ mod best;
 mod commands;
 pub(crate) mod curves;
 mod files;
+mod goal;
 mod job;
 mod measured;
 mod over_time;

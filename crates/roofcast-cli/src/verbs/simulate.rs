@@ -2,7 +2,9 @@
 
 mod beside;
 mod cache;
+mod classes;
 pub(crate) mod find;
+mod sampling;
 mod series;
 mod special;
 pub(crate) mod sweep;

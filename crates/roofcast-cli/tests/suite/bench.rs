@@ -10,6 +10,8 @@ mod captures;
 mod faults;
 #[path = "bench/load.rs"]
 mod load;
+#[path = "bench/prepared.rs"]
+mod prepared;
 #[path = "bench/reported.rs"]
 mod reported;
 #[path = "bench/results.rs"]

@@ -51,9 +51,33 @@ fn every_class_must_keep_its_slo() {
 #[test]
 fn a_verb_that_cannot_judge_classes_refuses_them() {
     let (_folder, path) = file("classes.toml", SPEC.as_bytes());
-    for verb in ["plan", "bench --url http://127.0.0.1:1"] {
+    for (verb, found) in
+        [("plan", "a slo of the class \"chat\""), ("bench --url http://127.0.0.1:1", "2 classes")]
+    {
         let run = roofcast(&format!("{verb} {path}"));
-        let named = run.err.contains("workload.classes") && run.err.contains("2 classes");
+        let named = run.err.contains("workload.classes") && run.err.contains(found);
         assert!(run.code == 2 && run.out.is_empty() && named, "{verb}: {}{}", run.out, run.err);
     }
+}
+
+/// The parts of all classes are the whole cost, in a run and in a plan, where classes have no bounds of their own.
+#[test]
+fn a_class_has_its_part_of_the_cost() {
+    let unbounded = SPEC.replace("slo = { e2el_p99_ms = 100000 }\n", "");
+    let (_folder, path) = file("classes.toml", unbounded.as_bytes());
+    let (run, _) = json(&format!("simulate {path}"));
+    let dollars = |class: &serde_json::Value| {
+        let each = class["expense"]["dollars_per_request"].as_f64().unwrap();
+        each * class["completed"].as_f64().unwrap()
+    };
+    let classes: f64 = run["classes"].as_array().unwrap().iter().map(dollars).sum();
+    let whole =
+        run["expense"]["dollars_per_hour"].as_f64().unwrap() * run["duration"].as_f64().unwrap() / 3600.0;
+    assert!((classes / whole - 1.0).abs() < 1e-9, "{classes} {whole}");
+    let (planned, code) = json(&format!("plan {path} --hardware h100 --max-accelerators 1 --requests 400"));
+    let best = &planned["best"];
+    let shares = best["classes"].as_array().unwrap().iter().map(|class| class["share"].as_f64().unwrap());
+    assert!(code == 0 && (shares.sum::<f64>() - 1.0).abs() < 1e-9, "{best}");
+    let said = roofcast(&format!("plan {path} --hardware h100 --max-accelerators 1 --requests 400")).out;
+    assert!(said.contains("by class") && said.contains("of the cost, $"), "{said}");
 }

@@ -20,6 +20,8 @@ pub(super) enum Action {
     Description,
     Metrics,
     Models,
+    /// One model, by the name at the end of the path.
+    Model,
     Tokenize,
     Detokenize,
     /// Tells whether the server is up.
@@ -34,6 +36,8 @@ pub(super) enum Action {
     ModelInfo,
     ServerInfo,
     FlushCache,
+    /// Empties the prefix caches, by vLLM's path.
+    ResetPrefixCache,
     Props,
     Slots,
     /// Reads or changes the fault that applies to all requests.
@@ -92,6 +96,7 @@ const ROUTES: &[Route] = &[
     route("/completions", POST, LLAMA_CPP, Action::Complete(Endpoint::LlamaCompletion)),
     route("/v1/models", GET, EVERY, Action::Models),
     route("/models", GET, LLAMA_CPP, Action::Models),
+    route("/v1/models/{model}", GET, PYTHON, Action::Model),
     route("/v1/load_lora_adapter", POST, VLLM, Action::LoadAdapter),
     route("/v1/unload_lora_adapter", POST, VLLM, Action::UnloadAdapter),
     route("/tokenize", POST, EVERY, Action::Tokenize),
@@ -115,6 +120,7 @@ const ROUTES: &[Route] = &[
     route("/get_server_info", GET, SGLANG, Action::ServerInfo),
     route("/server_info", GET, SGLANG, Action::ServerInfo),
     route("/flush_cache", GET_OR_POST, SGLANG, Action::FlushCache),
+    route("/reset_prefix_cache", POST, VLLM, Action::ResetPrefixCache),
     route("/props", GET, LLAMA_CPP, Action::Props),
     route("/slots", GET, LLAMA_CPP, Action::Slots),
     route("/openapi.json", GET, PYTHON, Action::Description),
@@ -126,6 +132,14 @@ const ROUTES: &[Route] = &[
 ];
 
 impl Route {
+    /// True if a request to `path` is for this route; a name in braces at the end stands for any text, slashes included.
+    pub(super) fn is_of(&self, path: &str) -> bool {
+        match self.path.split_once('{') {
+            None => self.path == path,
+            Some((before, _)) => path.strip_prefix(before).is_some_and(|name| !name.is_empty()),
+        }
+    }
+
     /// True if vLLM accepts only JSON bodies at the path (`validate_json_request` of its
     /// `entrypoints/serve/utils/api_utils.py`).
     pub(super) fn takes_json(&self) -> bool {

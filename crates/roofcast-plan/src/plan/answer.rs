@@ -4,9 +4,11 @@
 
 use super::against_api::AgainstApi;
 use super::bounded::Bounded;
+use super::class_cost::ClassCost;
 use super::feasibility::SearchStage;
 use super::launch::Launch;
 use super::manifest::Manifest;
+use super::near::Near;
 use super::over_time::OverTime;
 use super::proof::Headroom;
 use super::quality::Quality;
@@ -89,6 +91,10 @@ pub struct Plan {
     /// The best deployment against an API's prices, if `search.against_api` asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against_api: Option<AgainstApi>,
+    /// If the best deployment is disaggregated, the best one that is not: with its chance if it meets the SLO, else with the
+    /// reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub without_pools: Option<Near>,
     /// Results of the deployments that the user asked about by name.
     pub why: Vec<Near>,
     /// Commands that start the best deployment with its engine, one for each pool.
@@ -128,24 +134,6 @@ pub struct LeftOut {
     pub reason: String,
     /// Number of deployments.
     pub count: u64,
-}
-
-/// A deployment that misses the SLO, or that the user asked about by name.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Near {
-    /// Description of the deployment.
-    pub deployment: String,
-    /// Total number of accelerators.
-    pub count: u64,
-    /// Dollars per hour; `None` if the catalog has no price.
-    pub cost_per_hour: Option<f64>,
-    /// The stage that judged the deployment; `None` if it was not judged.
-    pub stage: Option<SearchStage>,
-    /// Text of the result.
-    pub reason: String,
-    /// Found value over accepted value; `None` if the deployment meets the SLO or does not run.
-    pub factor: Option<f64>,
 }
 
 /// The smallest number of accelerators of one kind that holds the model.
@@ -292,6 +280,9 @@ pub struct Choice {
     pub cost_per_million_tokens: Option<f64>,
     /// Dollars per request, at the offered load; `None` if the catalog has no price.
     pub cost_per_request: Option<f64>,
+    /// For each class of requests, its part of the cost; empty without classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassCost>,
     /// Joules per output token, at the offered load and the simulation's mean power; `None` if the catalog has no
     /// power.
     pub joules_per_token: Option<f64>,

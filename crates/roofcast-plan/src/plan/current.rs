@@ -9,7 +9,7 @@
 use super::demand::TrafficDemand;
 use super::feasibility::deployment;
 use super::proof::{Runner, Trial, asked, lengthened, missed};
-use super::refused::{UNJUDGED_CLASSES, UNPLANNED_IMAGES};
+use super::refused::{self, UNPLANNED_IMAGES};
 use crate::measurement::{Lengths, Measurement, MeasurementKind, Metrics};
 use crate::validate::point;
 use roofcast_ask::spec::Spec;
@@ -96,7 +96,7 @@ pub fn current(
     let named = named
         .ok_or_else(|| lacking("hardware.accelerator", "the accelerators that the run was measured on"))?;
     let workload = spec.workload.as_ref().ok_or_else(|| lacking("workload", "the load of the plan"))?;
-    workload.without_classes("spec", UNJUDGED_CLASSES)?;
+    refused::unjudged(workload)?;
     workload.without_images("spec", UNPLANNED_IMAGES)?;
     let chip = catalog.accelerator(named)?;
     let mut base = spec.clone();

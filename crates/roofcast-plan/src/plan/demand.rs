@@ -3,7 +3,9 @@
 //! Knows: means and quantiles of the requests that a run draws, and variants of the workload with more requests or
 //! longer prompts. Knows nothing about hardware.
 
-use roofcast_ask::workload::{Arrivals, DrawnLoad, Length, LengthKind, Prefix, Replay, Traffic, Workload};
+use roofcast_ask::workload::{
+    Arrivals, Class, DrawnLoad, Length, LengthKind, Prefix, Replay, Traffic, Workload,
+};
 use roofcast_facts::error::Result;
 use std::sync::Arc;
 
@@ -161,7 +163,15 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
 
 /// `workload` with prompts of twice the length, including their shared prefixes; `None` if lengths are recorded.
 pub(super) fn longer(workload: &Workload) -> Option<Workload> {
-    let input_len = match &workload.input_len {
+    let prefix = workload.prefix.map(|prefix| Prefix { length: 2 * prefix.length, ..prefix });
+    let class = |class: &Class| Some(Class { input_len: doubled(&class.input_len)?, ..class.clone() });
+    let classes = workload.classes.iter().map(class).collect::<Option<_>>()?;
+    Some(Workload { input_len: doubled(&workload.input_len)?, prefix, classes, ..workload.clone() })
+}
+
+/// Twice the length `length`; `None` if it is recorded.
+fn doubled(length: &Length) -> Option<Length> {
+    Some(match length {
         Length::Tokens(n) | Length::Drawn(LengthKind::Fixed { value: n }) => Length::Tokens(2 * n),
         Length::Drawn(LengthKind::Uniform { min, max }) => {
             Length::Drawn(LengthKind::Uniform { min: 2 * min, max: 2 * max })
@@ -175,9 +185,7 @@ pub(super) fn longer(workload: &Workload) -> Option<Workload> {
             })
         }
         Length::Drawn(LengthKind::Empirical(_)) => return None,
-    };
-    let prefix = workload.prefix.map(|prefix| Prefix { length: 2 * prefix.length, ..prefix });
-    Some(Workload { input_len, prefix, ..workload.clone() })
+    })
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ use roofcast_sim::simulate::Simulation;
 const FACTORS: [f64; 7] = [1.05, 1.1, 1.2, 1.35, 1.5, 2.0, MOST_TRIED];
 /// Highest load that is tried, as a factor on the offered load.
 pub(super) const MOST_TRIED: f64 = 4.0;
+/// Loads below the offered one that are tried where no deployment meets the SLO, as factors.
+const LOWER: [f64; 7] = [0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1];
 /// Number of loads that are tried between the last that meets the SLO and the first that misses it.
 const BETWEEN: usize = 4;
 /// Most additional replicas that are tried.
@@ -70,6 +72,18 @@ fn highest(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
         factors = (1..=BETWEEN).map(|n| carried + step * n as f64).collect();
     }
     Ok(Some(carried))
+}
+
+/// The largest factor below 1 on the load at which `candidate` meets the SLO; `None` if none of [`LOWER`] does, or the load is not
+/// one number.
+pub(super) fn lower(found: &mut Search, candidate: &Candidate) -> Result<Option<f64>> {
+    let Some(workload) = found.base.workload.clone() else { return Ok(None) };
+    let loads: Vec<Workload> = LOWER.iter().filter_map(|factor| scaled(&workload, *factor)).collect();
+    if loads.len() < LOWER.len() {
+        return Ok(None);
+    }
+    let met = verdicts(found, candidate, loads)?.unwrap_or_default();
+    Ok(met.iter().position(Option::is_none).map(|first| LOWER[first]))
 }
 
 /// For each of `loads`, the reason why `candidate` misses the SLO; `None` if it meets the SLO.

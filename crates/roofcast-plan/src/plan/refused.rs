@@ -11,8 +11,7 @@ use roofcast_facts::model::Model;
 pub(super) const UNPLANNED_IMAGES: &str = "omitted: `simulate` counts the encoder of images, a plan does not";
 
 /// Reason for which a plan refuses classes of requests.
-pub(super) const UNJUDGED_CLASSES: &str =
-    "omitted in a plan, which judges all requests by [slo]: simulate --find judges classes";
+const UNJUDGED_CLASSES: &str = "classes without a slo of their own in a plan, which judges all requests by [slo]: simulate --find judges classes";
 
 /// Refuses specs that a plan cannot answer.
 pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
@@ -41,7 +40,7 @@ pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
         let accepted = "omitted: a plan is for all that comes, not for what a gateway admits";
         return Err(Error::field("spec", "fleet.rate_limit", "set", accepted));
     }
-    workload.without_classes("spec", UNJUDGED_CLASSES)?;
+    unjudged(workload)?;
     workload.without_images("spec", UNPLANNED_IMAGES)?;
     if let Some(most) = workload.max_concurrency {
         let accepted = "omitted: a plan is for all that comes, not for what a client holds back";
@@ -71,6 +70,17 @@ pub(super) fn check(spec: &Spec, workload: &Workload) -> Result<()> {
             Err(Error::field("spec", "workload.arrivals", "all at one time", accepted))
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses classes with bounds of their own.
+pub(super) fn unjudged(workload: &Workload) -> Result<()> {
+    match workload.classes.iter().find(|class| class.slo.is_bounded()) {
+        None => Ok(()),
+        Some(class) => {
+            let found = format!("a slo of the class {:?}", class.name);
+            Err(Error::field("spec", "workload.classes", found, UNJUDGED_CLASSES))
+        }
     }
 }
 

@@ -207,6 +207,14 @@ impl Search<'_> {
         Ok(likely)
     }
 
+    /// Computes the probability of the deployment `index`, which met the SLO, unless it is known.
+    pub(super) fn weigh_one(&mut self, index: usize) -> Result<()> {
+        match &self.judged[index] {
+            Judged::Meets(proven) if proven.outlook.is_none() => self.weigh_all(&[index], true).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// The runs of `trials`; `None` if the search was stopped.
     pub(super) fn runs(&mut self, trials: &[Trial]) -> Option<Vec<Result<Simulation>>> {
         self.simulated += trials.len() as u64;

@@ -3,8 +3,10 @@
 //! Knows: the results of the search so far. Deployments that the search did not simulate are simulated now, to the end,
 //! so that their figures can be reported. Knows nothing about the order of the search.
 
-use super::answer::{Near, name, told};
+use super::answer::{name, told};
 use super::feasibility::{Miss, SearchStage};
+use super::margins;
+use super::near::Near;
 use super::search::{Judged, Search};
 use super::space::CandidatePool;
 use roofcast_facts::accelerator::Accelerator;
@@ -41,13 +43,62 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
     });
     // A run that ended early looks nearer by its first requests than by all of them, so more deployments are run to
     // their end than are reported.
-    let mut nearest: Vec<Near> = Vec::new();
+    let mut nearest: Vec<(Near, usize)> = Vec::new();
     for (_, index) in missed.into_iter().take(2 * most) {
-        nearest.push(near(found, index)?);
+        nearest.push((near(found, index)?, index));
     }
-    nearest.sort_by(|a, b| a.factor.unwrap_or(f64::INFINITY).total_cmp(&b.factor.unwrap_or(f64::INFINITY)));
+    let factor = |near: &Near| near.factor.unwrap_or(f64::INFINITY);
+    nearest.sort_by(|(a, _), (b, _)| factor(a).total_cmp(&factor(b)));
     nearest.truncate(most);
-    Ok(nearest)
+    if let Some((near, index)) = nearest.first_mut().filter(|(near, _)| near.factor.is_some()) {
+        carried(found, near, *index)?;
+    }
+    Ok(nearest.into_iter().map(|(near, _)| near).collect())
+}
+
+/// Adds to `near` the load at which its deployment `index` would meet the SLO.
+fn carried(found: &mut Search, near: &mut Near, index: usize) -> Result<()> {
+    let demand = found.judge.demand;
+    if !(found.goes_on)() || near.stage.is_none_or(|stage| stage <= SearchStage::Memory) {
+        return Ok(());
+    }
+    let Some(factor) = margins::lower(found, &found.candidates[index].clone())? else { return Ok(()) };
+    near.meets_at_requests_per_s = demand.rate.map(|rate| rate * factor);
+    near.meets_at_users = demand.users.map(|users| (users as f64 * factor).round().max(1.0) as u64);
+    Ok(())
+}
+
+/// If the best deployment has pools, the best one without them: the first that meets the SLO, with its chance, else the nearest
+/// miss, else the first that was not simulated because it is more expensive. `None` if there is none that fits.
+pub(super) fn without_pools(found: &mut Search) -> Result<Option<Near>> {
+    let whole = |index: usize| {
+        let candidate = &found.candidates[index];
+        candidate.prefill.is_none() && candidate.beside.is_none()
+    };
+    let ranked: Vec<usize> = found.ranked().iter().map(|(index, _)| *index).collect();
+    if ranked.first().is_none_or(|best| whole(*best)) {
+        return Ok(None);
+    }
+    let factor = |index: &usize| match &found.judged[*index] {
+        Judged::Missed(miss) if miss.stage > SearchStage::Memory => Some(miss.factor),
+        _ => None,
+    };
+    let all = || (0..found.candidates.len()).filter(|index| whole(*index));
+    let missed =
+        || all().filter_map(|index| Some((factor(&index)?, index))).min_by(|a, b| a.0.total_cmp(&b.0));
+    let dearer = || {
+        let value = |index: usize| found.value(&found.candidates[index]);
+        let open = all().filter(|index| matches!(found.judged[*index], Judged::MoreExpensive));
+        open.filter_map(|index| Some((value(index)?, index))).min_by(|a, b| a.0.total_cmp(&b.0))
+    };
+    let met = ranked.into_iter().find(|index| whole(*index));
+    let Some(index) = met.or_else(|| missed().or_else(dearer).map(|(_, index)| index)) else {
+        return Ok(None);
+    };
+    if met.is_some() {
+        found.weigh_one(index)?;
+    }
+    near(found, index).map(Some)
 }
 
 /// The results of the deployments that `named` describes.
@@ -151,7 +202,15 @@ fn near(found: &mut Search, index: usize) -> Result<Near> {
         (Judged::Meets(proven), first) => {
             let dearer =
                 if matches!(first, Judged::MoreExpensive) { "; more expensive than the best" } else { "" };
-            let reason = format!("meets the SLO: {}{dearer}", told(&proven.run.summary, &found.base.slo));
+            let likely = proven.chance().map_or_else(String::new, |chance| {
+                format!(
+                    "; {:.0} % likely to, where {:.0} % are asked for",
+                    chance * 100.0,
+                    found.confidence * 100.0
+                )
+            });
+            let reason =
+                format!("meets the SLO: {}{likely}{dearer}", told(&proven.run.summary, &found.base.slo));
             (Some(SearchStage::Simulation), reason, None)
         }
         (Judged::MoreExpensive, _) => (None, "skipped: more expensive than the best".to_owned(), None),
@@ -163,5 +222,7 @@ fn near(found: &mut Search, index: usize) -> Result<Near> {
         stage,
         reason,
         factor,
+        meets_at_requests_per_s: None,
+        meets_at_users: None,
     })
 }

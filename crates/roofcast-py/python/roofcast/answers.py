@@ -60,7 +60,8 @@ class AdapterCost(Part):
     """Cost of LoRA adapters in the decode step, in addition to the step's own."""
 
     adapters: int
-    """Number of adapters in the step: ``max_loras``, or one for each sequence of a replica if these are fewer."""
+    """Number of adapters in the step: ``max_loras``, or one for each sequence of a data-parallel rank if these are
+    fewer."""
 
     max_lora_rank: int
     """Rank with which they are computed."""
@@ -544,6 +545,9 @@ class Choice(Part):
     """GiB of host memory in which each engine also keeps KV cache (``kv_offloading_size``); absent without a host
     tier."""
 
+    classes: list[ClassCost] | None = None
+    """For each class of requests, its part of the cost; empty without classes."""
+
     grams_co2e_per_million_tokens: float | None = None
     """Grams of CO2 equivalent per million output tokens; absent without ``hardware.grid_g_per_kwh``."""
 
@@ -584,6 +588,40 @@ class ClassBound(Part):
     interval: tuple[float, float] | None
     """80 % interval in milliseconds, from the simulations that give the deployment's probability; ``None`` without a
     probability, and if the load is not sustained in more than a tenth of the draws."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ClassCost(Part):
+    """The part of a deployment's cost that a class of requests has."""
+
+    name: str
+    """Name of the class."""
+
+    share: float
+    """Share of the cost: prompts by the time in which they are computed alone, output tokens by their part of a
+    decode step."""
+
+    dollars_per_request: float | None
+    """Dollars per request of the class, at the offered load; ``None`` if the catalog has no price."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ClassExpense(Part):
+    """The part of a run's cost that a class has: prompts cost the time in which they are computed alone, less what a
+    prefix cache had, and output tokens their part of a decode step of the mean batch, at the class's mean lengths.
+    Time in which machines wait is divided likewise."""
+
+    share: float
+    """Share of the run's cost."""
+
+    dollars_per_hour: float | None
+    """Dollars per hour; ``None`` if a price is unknown."""
+
+    dollars_per_request: float | None
+    """Dollars per request of the class; ``None`` if a price is unknown."""
+
+    dollars_per_million_output_tokens: float | None
+    """Dollars per million output tokens of the class; ``None`` if a price is unknown."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -732,6 +770,9 @@ class ClassResults(Part):
 
     p999_e2el_ms: float | None
     """99.9th percentile in milliseconds of the time from arrival to the last token; ``None`` without values."""
+
+    expense: ClassExpense
+    """The class's part of what the run costs."""
 
     adapter: str | None = None
     """LoRA adapter that the class names; absent if it names none."""
@@ -1114,8 +1155,8 @@ class Expense(Part):
     """Dollars per million output tokens of the run; ``None`` if a price is unknown."""
 
     joules: float | None
-    """Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
-    the host is or the accelerators idle; ``None`` if the power is unknown."""
+    """Energy in joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18
+    of it while the host is or the accelerators idle; ``None`` if the power is unknown."""
 
     watts: float | None
     """Mean watts of all accelerators; ``None`` if the power is unknown."""
@@ -1704,6 +1745,13 @@ class Near(Part):
     factor: float | None
     """Found value over accepted value; ``None`` if the deployment meets the SLO or does not run."""
 
+    meets_at_requests_per_s: float | None = None
+    """Rate in requests per second at which the deployment meets the SLO, the first of a few that are tried; of the
+    nearest miss of a search in which none meets it."""
+
+    meets_at_users: int | None = None
+    """Number of users at which the deployment meets the SLO, where the load has users."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class Network(Part):
@@ -2126,7 +2174,13 @@ class Point(Part):
     """Recorded sessions that ended; ``None`` if the traffic has no sessions."""
 
     bands: Bands | None
-    """Bands of the means; ``None`` if steps are priced at the limit."""
+    """Bands of the means, whose ranges the errors of ``sampling`` widen; ``None`` if steps are priced at the limit."""
+
+    sampling: SamplingErrors
+    """Errors of the means and 99th percentiles, because a run has only so many requests."""
+
+    preemption: PreemptionCosts | None = None
+    """Costs of a preemption, either way; absent without preemptions, and of engines that have one way alone."""
 
     images: ImageUse | None = None
     """Images of every request; absent if prompts are text."""
@@ -2192,6 +2246,20 @@ class PoolUse(Part):
     joules: float | None
     """Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
     the host is or the accelerators idle; ``None`` if the power is unknown."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class PreemptionCosts(Part):
+    """Times of one mean preemption."""
+
+    tokens: int
+    """Mean tokens of a preempted request."""
+
+    swap_ms: float
+    """Milliseconds to copy its KV cache to the host and back, block by block and layer by layer."""
+
+    recompute_ms: float
+    """Milliseconds to compute its tokens again as a prompt."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -2377,6 +2445,37 @@ class RunMetrics(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class SamplingError(Part):
+    """Error of the mean of one metric, and the interval of its 99th percentile."""
+
+    mean: float
+    """Share of the mean within which the means of 8 of 10 such runs are."""
+
+    p99_ms: tuple[float, float]
+    """Ends of the interval in which the 99th percentile of 8 of 10 such runs is, in milliseconds."""
+
+    p99_open: bool
+    """True if the upper end is the largest value of the run, which others may exceed."""
+
+    requests_for_p99: int | None
+    """Number of requests of a run whose 99th percentile is within a tenth; ``None`` if this one's is."""
+
+
+@dataclass(init=False, repr=False, eq=False)
+class SamplingErrors(Part):
+    """Sampling errors of the metrics of a request; ``None`` of a metric with fewer than about 40 values."""
+
+    ttft: SamplingError | None
+    """Error of the time to first token."""
+
+    tpot: SamplingError | None
+    """Error of the time per output token."""
+
+    e2el: SamplingError | None
+    """Error of the end-to-end latency."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class ScalingUse(Part):
     """Starts and stops of replicas in a run."""
 
@@ -2544,7 +2643,7 @@ class Span(Part):
     """10th and 90th percentile of the ratio measured / forecast."""
 
     range: tuple[float, float]
-    """The forecast times ``factors``, in the metric's unit."""
+    """The forecast times ``factors``, widened by the sampling error of a simulation, in the metric's unit."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -3404,7 +3503,13 @@ class Simulation(Document):
     """Recorded sessions that ended; ``None`` if the traffic has no sessions."""
 
     bands: Bands | None
-    """Bands of the means; ``None`` if steps are priced at the limit."""
+    """Bands of the means, whose ranges the errors of ``sampling`` widen; ``None`` if steps are priced at the limit."""
+
+    sampling: SamplingErrors
+    """Errors of the means and 99th percentiles, because a run has only so many requests."""
+
+    preemption: PreemptionCosts | None = None
+    """Costs of a preemption, either way; absent without preemptions, and of engines that have one way alone."""
 
     images: ImageUse | None = None
     """Images of every request; absent if prompts are text."""
@@ -3632,6 +3737,10 @@ class Plan(Document):
 
     against_api: AgainstApi | None = None
     """The best deployment against an API's prices, if ``search.against_api`` asks for it."""
+
+    without_pools: Near | None = None
+    """If the best deployment is disaggregated, the best one that is not: with its chance if it meets the SLO, else
+    with the reason."""
 
     current: Current | None = None
     """The deployment that runs now, if a measured run was given."""

@@ -1,18 +1,21 @@
 //! Results of a run as clients see them: request by request, or aggregated in bounded memory.
 
 mod first_wave;
+mod sample;
 mod watched;
 
 use crate::fleet::flow::{self, Flow, Trend};
 use crate::tally::distribution::Distribution;
 pub use first_wave::FirstWave;
 use roofcast_ask::arrival::{Arrival, Departure};
+use roofcast_ask::sampling::{BatchMeans, SamplingError};
 use roofcast_ask::spec::{Metric, Slo};
-use roofcast_ask::summary::{RunSummary, Statistics};
+use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Conversations, Request};
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::record::{Outcome, Record};
 use roofcast_facts::units::Picoseconds;
+pub use sample::Sample;
 use watched::Watched;
 
 /// Verdict on overload: did more requests arrive than could be served?
@@ -28,69 +31,6 @@ pub struct OfferedLoad {
     pub stable_per_s: Option<f64>,
     /// Number of requests that would make such a run long enough for a verdict; `None` if this run was.
     pub too_short_below: Option<u64>,
-}
-
-/// Values of one metric: stored singly while they are few, in bins beyond.
-#[derive(Debug, Clone, Default)]
-pub struct Sample {
-    few: Vec<Ticks>,
-    many: Option<Distribution>,
-}
-
-/// Most values that are stored singly.
-const FEW: usize = 10_000;
-
-impl FromIterator<Picoseconds> for Sample {
-    fn from_iter<I: IntoIterator<Item = Picoseconds>>(values: I) -> Sample {
-        let mut sample = Sample::default();
-        values.into_iter().for_each(|value| sample.add(Ticks::from(value)));
-        sample
-    }
-}
-
-impl Sample {
-    #[inline(always)]
-    fn add(&mut self, span: Ticks) {
-        match &mut self.many {
-            Some(bins) => bins.add(span, 1),
-            None => self.add_to_few(span),
-        }
-    }
-
-    #[inline(never)]
-    fn add_to_few(&mut self, span: Ticks) {
-        self.few.push(span);
-        if self.few.len() > FEW {
-            let mut bins = Distribution::default();
-            self.few.drain(..).for_each(|t| bins.add(t, 1));
-            self.many = Some(bins);
-        }
-    }
-
-    /// Cumulative distribution in `count` even steps, each a value and the fraction of values that do not exceed it;
-    /// empty without values.
-    pub fn shares(&self, count: usize) -> Vec<(f64, f64)> {
-        let mut few = self.few.clone();
-        few.sort_unstable();
-        let value = |step: usize| match &self.many {
-            Some(bins) => Some(bins.quantile(step as f64 / count as f64)),
-            None => few.get((step * few.len()).div_ceil(count).saturating_sub(1)).map(|t| t.ms()),
-        };
-        (1..=count).filter_map(|step| Some((value(step)?, step as f64 / count as f64))).collect()
-    }
-
-    /// Statistics of the values: exact while they are few; quantiles are within 0.1 % beyond.
-    pub(crate) fn statistics(&self) -> Statistics {
-        match &self.many {
-            Some(bins) => bins.statistics(),
-            None => {
-                // Sort the values, so that sums do not depend on the order of the replicas.
-                let mut few = self.few.clone();
-                few.sort_unstable();
-                Statistics::of(&mut few.into_iter().map(Ticks::ms).collect::<Vec<f64>>())
-            }
-        }
-    }
 }
 
 fn ticks(ms: f64) -> Ticks {
@@ -129,9 +69,13 @@ pub struct Results {
     /// True if the SLO is certainly missed; stored because it is read in every turn and changes only when a request
     /// ends.
     missed: bool,
+    /// Prompt tokens of completed requests that were found in a prefix cache.
+    cached: u64,
     ttft: Sample,
     tpot: Sample,
     e2el: Sample,
+    /// Times to first token, times per output token and end-to-end latencies by batch, in picoseconds.
+    batches: [BatchMeans; 3],
     flow: Flow,
     /// The first request of each user of a closed loop.
     wave: first_wave::Counts,
@@ -191,6 +135,11 @@ impl Results {
     /// Returns the results of requests that are turns of `conversations`.
     pub(crate) fn of_conversations(self, conversations: Option<Conversations>) -> Results {
         Results { conversations, ..self }
+    }
+
+    /// Returns the results with batches of a run of `total` requests, for sampling errors.
+    pub(crate) fn in_batches(self, total: u64) -> Results {
+        Results { batches: [(); 3].map(|()| BatchMeans::of(total)), ..self }
     }
 
     /// Returns the results with classes of requests, each judged by one of `slos`.
@@ -306,8 +255,13 @@ impl Results {
         self.output += u64::from(arrival.output);
         self.ttft.add(ttft);
         self.e2el.add(e2el);
+        self.cached += *cached;
+        let [ttfts, tpots, e2els] = &mut self.batches;
+        ttfts.add(arrival.number, ttft.picoseconds().0);
+        e2els.add(arrival.number, e2el.picoseconds().0);
         if let Some(tpot) = tpot {
             self.tpot.add(tpot);
+            tpots.add(arrival.number, tpot.picoseconds().0);
         }
         self.end = self.end.max(end);
         // A request of one token has no TPOT and therefore meets every bound of it.
@@ -388,6 +342,24 @@ impl Results {
     /// Results of the first wave; `None` without one.
     pub(crate) fn first_wave(&self) -> Option<FirstWave> {
         self.wave.results(self.slo.is_bounded())
+    }
+
+    /// Mean tokens of a completed request: of its prompt those that no prefix cache had, all of its prompt, and its output.
+    pub(crate) fn mean_tokens(&self) -> [f64; 3] {
+        let completed = self.completed.max(1) as f64;
+        [self.input.saturating_sub(self.cached), self.input, self.output]
+            .map(|tokens| tokens as f64 / completed)
+    }
+
+    /// Sampling errors of the metrics of a request; `None` of a metric with too few values, and of a run that was stopped.
+    pub(crate) fn sampling(&self) -> [Option<SamplingError>; 3] {
+        let [ttfts, tpots, e2els] = &self.batches;
+        [(ttfts, &self.ttft), (tpots, &self.tpot), (e2els, &self.e2el)].map(|(batches, sample)| {
+            if self.interrupted {
+                return None;
+            }
+            batches.error(&sample.statistics(), |share| sample.quantile(share))
+        })
     }
 
     /// Latencies of completed requests, by name of the metric.

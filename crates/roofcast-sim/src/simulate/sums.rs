@@ -5,18 +5,19 @@
 
 use super::adapters;
 use super::fleet_use::{self, ScalingUse};
+use super::preemption;
 use super::provision::{Provision, ResolvedPool};
-use super::{
-    Activity, CacheUse, Expense, HostUse, ReportedSettings, Simulation, StorageUse, Tables, TimeShares,
-};
+use super::{Activity, CacheUse, HostUse, ReportedSettings, Simulation, StorageUse, Tables, TimeShares};
 use crate::engine::Replica;
 use crate::fleet::Fleet;
 use crate::fleet::results::OfferedLoad;
 use crate::scheduler::config::EngineConfig;
 use crate::tally::{Mean, Tally};
 use crate::timeline::series::together;
+use roofcast_ask::carbon::Carbon;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::kv_cache::tier::HostTier;
+use roofcast_ask::sampling::SamplingErrors;
 use roofcast_ask::spec::KvLayout;
 use roofcast_ask::summary::RunSummary;
 use roofcast_cost::bands::{Bands, ForecastMeans};
@@ -27,8 +28,29 @@ use roofcast_facts::batch::Batch;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::shares::BottleneckShares;
 use roofcast_facts::units::Bytes;
+use serde::Serialize;
 use std::borrow::Cow;
 use std::ops::Range;
+
+/// Cost and energy of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Expense {
+    /// Dollars per hour of all accelerators; `None` if a price is unknown.
+    pub dollars_per_hour: Option<f64>,
+    /// Dollars per million output tokens of the run; `None` if a price is unknown.
+    pub dollars_per_million_output_tokens: Option<f64>,
+    /// Energy in joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
+    /// the host is or the accelerators idle; `None` if the power is unknown.
+    pub joules: Option<f64>,
+    /// Mean watts of all accelerators; `None` if the power is unknown.
+    pub watts: Option<f64>,
+    /// Joules per output token, at the mean power; `None` if the power is unknown.
+    pub joules_per_output_token: Option<f64>,
+    /// Emissions; `None` without `hardware.grid_g_per_kwh`, or if the power is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carbon: Option<Carbon>,
+}
 
 pub(super) fn report(
     provision: &Provision,
@@ -60,12 +82,16 @@ pub(super) fn report(
     let limit_tpot_ms = limit_tpot_ms(&forecaster.deployment, &decoding, mean_tokens);
     let ended_early = fleet.results.missed();
     let load = fleet.results.load();
+    let [ttft, tpot, e2el] = fleet.results.sampling();
+    let bands = bands(provision, &summary, (&load, class), limit_tpot_ms);
     Simulation {
         sessions: None,
         classes: Vec::new(),
         images: None,
         adapters: adapters::used(&forecaster.deployment, &tallies, named),
-        bands: bands(provision, &summary, (&load, class), limit_tpot_ms),
+        bands: bands
+            .map(|bands| bands.widened([ttft, tpot, e2el].map(|error| error.map_or(0.0, |e| e.mean)))),
+        sampling: SamplingErrors { ttft, tpot, e2el },
         cost: config.cost,
         settings,
         interrupted: fleet.results.interrupted,
@@ -76,6 +102,7 @@ pub(super) fn report(
         activity: activity(&tallies),
         kv_cache: cache_use(config, serving, mean_tokens),
         time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
+        preemption: preemption::costs(provision, &decoding),
         limit_tpot_ms,
         expense: expense(provision, &summary, &times, used.autoscale),
         fleet: used,
@@ -116,15 +143,23 @@ fn bands(
     }
 }
 
-/// Limit of TPOT in milliseconds: of a decode step at the mean batch and context of the run, over the mean number of
-/// tokens that a sequence gains in it, one and the accepted drafts.
+/// Limit of TPOT in milliseconds: of a decode step at the mean batch and context of the run, which verifies the mean number
+/// of drafts, over the mean number of tokens that a sequence gains in it, one and the accepted drafts. The
+/// drafter's own time is left out.
 fn limit_tpot_ms(deployment: &Deployment, activity: &Activity, mean_tokens: f64) -> f64 {
     let context = ratio(mean_tokens, activity.mean_running).round().max(1.0) as u64;
     let batch = activity.mean_running.round().max(1.0) as u64;
-    let batch = Batch::decode(batch * deployment.parallelism.replicas, context);
+    let decoded = activity.mean_running * activity.steps as f64;
+    let drafts = ratio(activity.drafted_tokens as f64, decoded);
+    let ms = |drafts: u64| {
+        let batch = Batch::verify(batch * deployment.parallelism.replicas, context, drafts);
+        cost::limit(deployment, &batch, Utilization::FULL).limit_with_communication.ms()
+    };
+    let between =
+        if drafts > 0.0 { drafts.fract() * (ms(drafts as u64 + 1) - ms(drafts as u64)) } else { 0.0 };
     let accepted = activity.drafted_tokens.saturating_sub(activity.rejected_tokens) as f64;
-    let gained = 1.0 + ratio(accepted, activity.mean_running * activity.steps as f64);
-    cost::limit(deployment, &batch, Utilization::FULL).limit_with_communication.ms() / gained
+    let gained = 1.0 + ratio(accepted, decoded);
+    (ms(drafts as u64) + between) / gained
 }
 
 fn activity(tallies: &[&Tally]) -> Activity {
@@ -270,7 +305,7 @@ fn expense(
 }
 
 impl Expense {
-    /// The expense of accelerators that are owned and cost `per_kwh` dollars per kWh; those that are rented without it.
+    /// Expense of accelerators that are owned and cost `per_kwh` dollars per kWh; without it, of rented ones.
     pub(super) fn owned(self, per_kwh: Option<f64>) -> Expense {
         /// Joules of a kilowatt-hour.
         const JOULES_PER_KWH: f64 = 3.6e6;

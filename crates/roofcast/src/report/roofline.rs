@@ -3,9 +3,10 @@
 //! Knows: the rate of each operator at its limit and in the forecast. Knows nothing about links and the host.
 
 use super::chart::{Axis, Chart, INK, LegendSample, Marker, Stroke, Unit, page, prefixed};
+use super::economy;
 use roofcast_ask::deployment::Deployment;
 use roofcast_cost::cost::{Cost, OperatorCost};
-use roofcast_cost::limits::{Limits, LimitsQuestion};
+use roofcast_cost::limits::{CostCurve, Limits, LimitsQuestion};
 use roofcast_facts::units::Picoseconds;
 
 const DECODE: usize = 0;
@@ -24,7 +25,14 @@ struct Spot {
 
 /// FLOP/s of one accelerator against FLOPs per byte, both on logarithmic scales. Hollow points are operators at their
 /// limit, each joined to its forecast.
-pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) -> String {
+///
+/// Below, the cost of tokens against their latency by `curves`, if there are any.
+pub fn svg(
+    deployment: &Deployment,
+    question: &LimitsQuestion,
+    limits: &Limits,
+    curves: &[CostCurve],
+) -> String {
     let decode = spots(&limits.decode);
     let prefill = spots(&limits.prefill);
     let all = || decode.iter().chain(&prefill);
@@ -62,7 +70,10 @@ pub fn svg(deployment: &Deployment, question: &LimitsQuestion, limits: &Limits) 
         chart.key(LegendSample::Point(Marker::hollow(series)), &format!("{name} at its limit"));
         chart.key(LegendSample::Point(Marker::filled(series)), &format!("{name} as forecast"));
     }
-    page(&[chart])
+    match curves {
+        [] => page(&[chart]),
+        _ => page(&[chart, economy::chart(deployment, curves)]),
+    }
 }
 
 /// The operators that have FLOPs.

@@ -212,6 +212,31 @@ fn pools_apart_are_planned_and_their_spec_is_simulated() {
     assert_eq!(run.fleet.accelerators, apart.count);
 }
 
+/// A disaggregated best deployment stands beside the best one without pools, whose chance is computed or whose miss is said. The
+/// best without pools stands beside none.
+#[test]
+fn a_plan_with_pools_names_the_best_without() {
+    let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 3\ntp = [1]\ndisaggregated = true\n";
+    let text = format!("{CHAT}{search}max_num_batched_tokens = [8192]\n").replace("rate = 10", "rate = 20");
+    let tight = |ms: &str| text.replace("tpot_p99_ms = 50", &format!("tpot_p99_ms = {ms}"));
+    let mut kinds = Vec::new();
+    for ms in ["8", "10", "12", "50"] {
+        let plan = planned(&tight(ms), false).unwrap();
+        let apart = plan.best.as_ref().is_some_and(|best| best.prefill.is_some());
+        assert_eq!(plan.without_pools.is_some(), apart, "{ms}");
+        if let Some(rival) = &plan.without_pools {
+            assert!(!rival.deployment.contains("1D"), "{rival:?}");
+            let weighed = rival.reason.contains("% likely");
+            assert!(
+                weighed || rival.factor.is_some() || rival.reason.contains("more expensive"),
+                "{rival:?}"
+            );
+            kinds.push(weighed);
+        }
+    }
+    assert!(!kinds.is_empty());
+}
+
 /// Disaggregated serving on two kinds of accelerators, one for prompts and one for decodes.
 #[test]
 fn pools_on_two_chips_are_planned_and_their_spec_is_simulated() {

@@ -394,3 +394,47 @@ fn the_chapters_presets_are_the_catalogs() {
         assert!(now == text, "UPDATE_DOCS=1 rewrites the table: {}", presets());
     }
 }
+
+/// The statistics of the load's line are those of the run's records, for every kind of arrivals: means, medians and 99th
+/// percentiles of prompts and answers, shared prefixes and earlier turns included.
+#[test]
+fn the_line_of_a_load_has_the_statistics_of_its_records() {
+    let lengths = "input_len = { kind = \"lognormal\", mu = 5, sigma = 0.7, max = 2000 }\n\
+                   output_len = { kind = \"uniform\", min = 2, max = 40 }\n";
+    let kinds = [
+        "{ kind = \"poisson\", rate = 20 }",
+        "{ kind = \"constant\", rate = 20 }",
+        "{ kind = \"gamma\", rate = 20, burstiness = 0.5 }",
+        "{ kind = \"ramp\", from = 1, to = 30, over_s = 10 }",
+        "{ kind = \"burst\", size = 32, every_s = 1 }",
+        "{ kind = \"offline\" }",
+        "{ kind = \"closed_loop\", concurrency = 8 }",
+        "{ kind = \"closed_loop\", concurrency = 8, think_s = 0.5 }",
+        "{ kind = \"sessions\", rate = 4, turns = 3, think_s = 0.5 }",
+        "{ kind = \"sessions\", concurrency = 4, turns = 3 }",
+    ];
+    let features = ["", "prefix = { length = 300, share = 0.5, count = 3 }\n"];
+    for (kind, feature) in kinds.iter().flat_map(|kind| features.map(|feature| (kind, feature))) {
+        let text = format!("[workload]\nseed = 3\nrequests = 300\n{lengths}arrivals = {kind}\n{feature}");
+        let workload = roofcast::Spec::parse("t", &text).unwrap().workload.unwrap();
+        let drawn = roofcast::workload::DrawnLoad::of(&workload, "t").unwrap();
+        let run = super::fleets::spec(&text).unwrap();
+        assert_eq!(run.records.len() as u64, workload.total(), "{kind}");
+        for (line, of) in [
+            (drawn.input, (|r| r.input_len) as fn(&roofcast::record::Record) -> u64),
+            (drawn.output, |r| r.output_len),
+        ] {
+            let mut all: Vec<u64> = run.records.iter().map(of).collect();
+            all.sort_unstable();
+            let mean = all.iter().sum::<u64>() as f64 / all.len() as f64;
+            let rank = |share: f64| all[(share * all.len() as f64).ceil() as usize - 1];
+            // Which conversations follow at the end depends on the times of answers.
+            let off = if kind.contains("sessions") { 0.01 * mean } else { 1e-9 };
+            assert!((line.mean - mean).abs() < off, "{kind} {feature}: {} {mean}", line.mean);
+            if kind.contains("sessions") {
+                continue;
+            }
+            assert_eq!((line.p50, line.p99), (rank(0.5), rank(0.99)), "{kind} {feature}");
+        }
+    }
+}

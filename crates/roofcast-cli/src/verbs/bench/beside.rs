@@ -145,16 +145,21 @@ fn served(workload: &Workload, s: &RunSummary) -> Workload {
     served
 }
 
-/// Limit of the load; a step with drafts gives several tokens, so that a token's limit is a fraction of the step's.
+/// Limit of the load; a step with drafts verifies and gives several tokens, so that a token's limit is a fraction of the
+/// step's.
 fn limit(deployment: &Deployment, report: &Report) -> Result<Limit> {
     let s = &report.summary;
     let prompt = (s.total_input_tokens / s.completed.max(1)).max(1);
     let batch = (report.achieved_concurrency.round() as u64).max(1);
     // On average, half of the output is already in the context.
     let context = prompt + s.total_output_tokens / s.completed.max(1) / 2;
-    let decode = cost::limit(deployment, &Batch::decode(batch, context), Utilization::FULL);
+    let drafts = deployment.engine.drafts()?;
+    let drafted =
+        drafts.as_ref().map_or(0.0, |(spec, reached)| reached.len() as f64 * spec.draft_share.unwrap_or(1.0));
+    let decode = Batch::verify(batch, context, drafted as u64);
+    let decode = cost::limit(deployment, &decode, Utilization::FULL);
     let prefill = cost::limit(deployment, &Batch::prefill(1, prompt), Utilization::FULL);
-    let accepted: f64 = deployment.engine.drafts()?.map_or(0.0, |(_, reached)| reached.iter().sum());
+    let accepted: f64 = drafts.map_or(0.0, |(_, reached)| reached.iter().sum());
     let steps = s.total_output_tokens > s.completed;
     let tpot_ms = steps.then(|| per_token(decode.limit_with_communication.ms(), accepted));
     let ttft_ms = prefill.limit_with_communication.ms();

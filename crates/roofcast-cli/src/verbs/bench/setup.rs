@@ -90,6 +90,8 @@ impl Setup {
             },
             repeats: args.how.retry_after,
             ready: args.how.wait_ready.map(Duration::from_secs_f64),
+            resets: args.how.reset_cache,
+            network: args.judge.network_latency,
         };
         let mut judge = judge(&args.judge, &spec);
         // Requests sent while users begin are not judged, as in a simulation.
@@ -288,6 +290,8 @@ fn judge(args: &JudgeArgs, spec: &Spec) -> Judge {
             cooldown_s: args.cooldown.seconds,
         },
         most_lag_ms: args.max_lag,
+        network: None,
+        slice_s: args.slice_duration,
     }
 }
 

@@ -46,6 +46,7 @@ pub(super) fn of(args: &BenchArgs, endpoint: Endpoint) -> Result<Speech> {
         seeded: seed.is_some(),
         notes,
         learn: !how.assume_tokens,
+        busts: how.cache_bust.then(any_seed),
     })
 }
 

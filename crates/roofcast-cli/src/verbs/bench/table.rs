@@ -6,6 +6,7 @@ use crate::args::BenchArgs;
 use crate::bench::energy::Energy;
 use crate::bench::report::Report;
 use crate::bench::scrape::ServerMetrics;
+use crate::bench::slices::Slice;
 use crate::show::column::{Column, Columns, Figure};
 use crate::show::number::{grouped, percent, significant};
 use crate::show::{self, table};
@@ -31,13 +32,35 @@ pub(super) const COLUMNS: &[Column<Point>] = &[
     Column::new("p99", "p99_tpot_ms", |p| known(&p.report.summary.tpot, |s| s.p99)),
     Column::csv("p99_e2el_ms", |p| known(&p.report.summary.e2el, |s| s.p99)),
     Column::csv("client_lag_ms_p99", |p| Figure::Number(p.report.client.lag_ms_p99)),
-    Column::new("limit", "limit_tpot_ms", |p| Figure::known(p.beside.limit.as_ref().and_then(|l| l.tpot_ms))),
-    Column::new("forecast", "forecast_tpot_ms", |p| {
+    Column::new("limit", "limit_tpot_ms", |p: &Point| {
+        Figure::known(p.beside.limit.as_ref().and_then(|l| l.tpot_ms))
+    })
+    .only(decodes),
+    Column::new("forecast", "forecast_tpot_ms", |p: &Point| {
         Figure::known(p.beside.forecast.as_ref().and_then(|f| f.median_tpot_ms))
-    }),
+    })
+    .only(decodes),
+    Column::new("TTFT limit", "limit_ttft_ms", |p: &Point| {
+        Figure::known(p.beside.limit.as_ref().map(|l| l.ttft_ms))
+    })
+    .only(prefills),
+    Column::new("forecast", "forecast_ttft_ms", |p: &Point| {
+        Figure::known(p.beside.forecast.as_ref().map(|f| f.median_ttft_ms))
+    })
+    .only(prefills),
     Column::shown("lag p99", |p| Figure::Number(p.report.client.lag_ms_p99)),
     Column::shown("", |p| Figure::Word(if p.report.valid { "" } else { "INVALID" }.to_owned())),
 ];
+
+/// True if answers have more tokens than one, or nothing is known of the machine.
+fn decodes(point: &Point) -> bool {
+    !prefills(point)
+}
+
+/// True if the run measured prompts alone on a known machine.
+fn prefills(point: &Point) -> bool {
+    point.beside.limit.as_ref().is_some_and(|limit| limit.tpot_ms.is_none())
+}
 
 fn known(statistics: &Statistics, figure: fn(&Statistics) -> f64) -> Figure {
     Figure::known(statistics.figure(figure))
@@ -85,6 +108,7 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows.collect::<Vec<_>>(), 1);
     text += "* from the scheduled time\n\n";
+    text += &r.slices.as_deref().map_or_else(String::new, by_slice);
     text += &beside(&point.beside, r);
     if let Some(energy) = &point.energy {
         text += &table::line(&drawn(energy));
@@ -106,6 +130,20 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
         text += &table::line(&format!("INVALID: {reason}"));
     }
     text
+}
+
+/// Table of a run by intervals.
+fn by_slice(slices: &[Slice]) -> String {
+    let shown = |ms: Option<f64>| ms.map_or("–".to_owned(), significant);
+    let row = |slice: &Slice| {
+        let times =
+            [slice.mean_ttft_ms, slice.p99_ttft_ms, slice.mean_tpot_ms, slice.mean_e2el_ms].map(shown);
+        let span = format!("{} to {}", significant(slice.start_s), significant(slice.end_s));
+        let rate = significant(slice.output_throughput);
+        [span, grouped(slice.completed)].into_iter().chain(times).chain([rate]).collect::<Vec<_>>()
+    };
+    let rows: Vec<_> = slices.iter().map(row).collect();
+    table::table(&["sent at s", "completed", "TTFT mean", "p99", "TPOT", "E2EL", "out tok/s"], &rows, 1)
 }
 
 fn pairs(r: &Report) -> Vec<(&'static str, String)> {
@@ -131,6 +169,9 @@ fn pairs(r: &Report) -> Vec<(&'static str, String)> {
     );
     let mut pairs =
         vec![("requests", requests), ("throughput", throughput), ("load", load(r)), ("client", client)];
+    if let Some(ms) = r.network_latency_ms {
+        pairs.push(("network", format!("{} ms are taken off TTFT and E2EL", significant(ms))));
+    }
     if let Some(exact) = r.exact_prompts {
         pairs.push(("prompts", format!("{} of exactly the requested length", percent(exact))));
     }

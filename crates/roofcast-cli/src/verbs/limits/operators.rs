@@ -75,3 +75,22 @@ pub(super) fn rests_on(operator: &OperatorCost) -> String {
         format!("{}{}{named}", sign(basis), basis.kernel)
     })
 }
+
+/// The row of an operator in CSV.
+pub(super) fn csv_row(phase: &str, o: &OperatorCost) -> Vec<String> {
+    vec![
+        phase.to_owned(),
+        o.name.name().to_owned(),
+        o.layers.to_string(),
+        o.dtype.to_string(),
+        o.flops.0.to_string(),
+        o.weight_bytes.0.to_string(),
+        o.kv_bytes.0.to_string(),
+        o.intensity.to_string(),
+        o.bound.name().to_owned(),
+        o.limit.ms().to_string(),
+        o.forecast.ms().to_string(),
+        o.share.to_string(),
+        rests_on(o),
+    ]
+}

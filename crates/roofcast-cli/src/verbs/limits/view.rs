@@ -1,13 +1,15 @@
 //! Data for the page about a machine's limits: the answer, the memory capacity with the engine's verdict at start-up,
-//! and the datasheet of the accelerator.
+//! the datasheet of the accelerator, and the chart of cost against latency.
 
 use super::{Answer, SCHEMA};
 use crate::show::Document;
+use crate::show::picture::{Picture, pictures};
 use crate::verbs::capacity::{self, view::Verdict};
-use roofcast::Deployment;
 use roofcast::accelerator::Accelerator;
 use roofcast::capacity::Capacity;
-use roofcast::limits::{Limits, LimitsQuestion};
+use roofcast::limits::{Limits, LimitsQuestion, cost_curves};
+use roofcast::report::economy;
+use roofcast::{Deployment, Forecaster};
 use serde::Serialize;
 
 /// The view's data.
@@ -19,15 +21,20 @@ pub(crate) struct View<'a> {
     accelerator: &'a Accelerator,
     #[serde(flatten)]
     verdict: Verdict,
+    /// The chart of cost against latency over the batch; empty if not one sequence fits.
+    economy: Vec<Picture>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn of(
-        deployment: &'a Deployment,
+        forecaster: &'a Forecaster,
         question: &LimitsQuestion,
         limits: &'a Limits,
         capacity: &'a Capacity,
     ) -> View<'a> {
+        let deployment = &forecaster.deployment;
+        let curves = cost_curves(forecaster, question);
+        let drawn = || pictures(|width| economy::drawn(deployment, &curves, width));
         View {
             report: Document { schema: SCHEMA, body: Answer::of(deployment, question, limits) },
             capacity: Document {
@@ -36,6 +43,7 @@ impl<'a> View<'a> {
             },
             accelerator: &deployment.accelerator,
             verdict: Verdict::of(deployment, question.context),
+            economy: if curves.is_empty() { Vec::new() } else { drawn() },
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Knows: limits and capacity of a replica, the proof and its chance, the money of the answer. Knows nothing about the
 //! other sections of the text.
 
+use super::goal::Goal;
 use super::table::{chance, latency, pools, word};
 use super::{Answer, rests};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
@@ -12,7 +13,7 @@ use roofcast::capacity::{CapacityQuestion, capacity};
 use roofcast::cost::{Cost, Utilization};
 use roofcast::deployment::DeploymentOptions;
 use roofcast::limits::{LimitsQuestion, limits};
-use roofcast::plan::{AgainstApi, Choice, Cut, Plan};
+use roofcast::plan::{AgainstApi, Choice, ClassCost, Cut, Plan};
 use roofcast::spec::{Metric, Objective};
 use roofcast::workload::Workload;
 use roofcast::{Catalog, Deployment, Forecaster, Model, Spec};
@@ -130,6 +131,7 @@ pub(super) fn in_detail(
     };
     let kind = best.beside.as_ref().map_or_else(String::new, |_| format!(" on {}", best.accelerator));
     let mut pairs = vec![("best", named(best))];
+    pairs.extend(without_pools(answer));
     pairs.extend(rests::caveats(best, &answer.plan.ranked, replica.untimed.as_deref()));
     pairs.extend(money(best, answer));
     pairs.extend([
@@ -163,6 +165,7 @@ pub(super) fn in_brief(
     let mut pairs = vec![("best", named(best))];
     pairs.extend(money(best, answer));
     pairs.push(("why", why(answer.plan)));
+    pairs.extend(without_pools(answer));
     pairs.push(("meets", format!("{}; {}", times(best, false), headroom(best))));
     let caveats = rests::caveats(best, &answer.plan.ranked, replica.untimed.as_deref());
     pairs.extend(sure(best).map(|text| ("sure", text)));
@@ -191,9 +194,20 @@ fn named(best: &Choice) -> String {
 fn money(best: &Choice, answer: &Answer) -> Vec<(&'static str, String)> {
     let each =
         best.cost_per_request.map(|usd| ("a request", format!("${} per 1,000", significant(usd * 1e3))));
+    let classes = Some(best).filter(|best| !best.classes.is_empty()).map(|best| ("by class", by_class(best)));
     let job = answer.job.and_then(|job| job.done(best)).map(|text| ("the job", text));
     let api = answer.plan.against_api.as_ref().map(|api| ("against API", against(api, best)));
-    each.into_iter().chain(job).chain(api).collect()
+    each.into_iter().chain(classes).chain(job).chain(api).collect()
+}
+
+/// The part of the cost that each class of requests has.
+fn by_class(best: &Choice) -> String {
+    let class = |class: &ClassCost| {
+        let each = class.dollars_per_request;
+        let each = each.map_or_else(String::new, |usd| format!(", ${} per 1,000", significant(usd * 1e3)));
+        format!("{} {} of the cost{each}", class.name, percent(class.share))
+    };
+    best.classes.iter().map(class).collect::<Vec<_>>().join("; ")
 }
 
 /// The comparison with an API in words.
@@ -202,8 +216,9 @@ fn against(api: &AgainstApi, best: &Choice) -> String {
     let cached = api.cached.map_or_else(String::new, |usd| format!(" (${usd} cached)"));
     let from = match (api.beats, api.reached) {
         (false, Some(false)) => format!(
-            "; it would from {}/s on, which is more than it carries within the SLO",
-            significant(api.from_requests_per_s)
+            "; it would from {}/s on, which is more than it carries{}",
+            significant(api.from_requests_per_s),
+            if best.bounds.is_empty() { "" } else { " within the SLO" }
         ),
         (_, _) => format!("; from {}/s on", significant(api.from_requests_per_s)),
     };
@@ -227,12 +242,27 @@ fn why(found: &Plan) -> String {
         Objective::Energy => "least energy per output token",
     };
     let p = found.pruned;
+    let bounded = found.best.as_ref().is_none_or(|best| !best.bounds.is_empty());
+    let [limit, steady, simulated, unlikely] = match bounded {
+        true => [
+            "miss the SLO at the limit",
+            "miss it in steady state",
+            "miss it when simulated",
+            "are cheaper and too unlikely to meet it",
+        ],
+        false => [
+            "do not carry the load at the limit",
+            "do not in steady state",
+            "do not when simulated",
+            "are cheaper and too unlikely to carry it",
+        ],
+    };
     let others = [
         (p.memory, "do not fit"),
-        (p.limit, "miss the SLO at the limit"),
-        (p.estimate, "miss it in steady state"),
-        (found.missed, "miss it when simulated"),
-        (found.cheaper.len() as u64, "are cheaper and too unlikely to meet it"),
+        (p.limit, limit),
+        (p.estimate, steady),
+        (found.missed, simulated),
+        (found.cheaper.len() as u64, unlikely),
         (found.dearer, "are more expensive"),
     ];
     let some = others.iter().filter(|(count, _)| *count > 0);
@@ -245,6 +275,13 @@ fn why(found: &Plan) -> String {
     }
 }
 
+/// Result of the best deployment without pools, where the best has pools.
+fn without_pools(answer: &Answer) -> Option<(&'static str, String)> {
+    let rival = answer.plan.without_pools.as_ref()?;
+    let dollars = dollars(rival.cost_per_hour);
+    Some(("without pools", format!("{}, ${dollars}/h: {}", rival.deployment, rival.reason)))
+}
+
 /// The chance, and the intervals of bounded latencies.
 fn sure(best: &Choice) -> Option<String> {
     let intervals: Vec<String> = best
@@ -255,8 +292,8 @@ fn sure(best: &Choice) -> Option<String> {
             Some(format!("{} {} {low} to {high} ms", bound.metric, bound.percentile))
         })
         .collect();
-    let what = if best.bounds.is_empty() { "carry the load" } else { "meet the SLO" };
-    let likely = format!("{} likely to {what}", chance(best.chance?));
+    let goal = Goal::of(!best.bounds.is_empty());
+    let likely = format!("{} likely to {}", chance(best.chance?), goal.meet);
     Some(match intervals.is_empty() {
         true => likely,
         false => format!("{likely}; in 8 of 10 cases {}", intervals.join(", ")),
@@ -264,7 +301,8 @@ fn sure(best: &Choice) -> Option<String> {
 }
 
 fn proof(best: &Choice) -> String {
-    let likely = best.chance.map_or_else(String::new, |c| format!("; {} likely to meet the SLO", chance(c)));
+    let goal = Goal::of(!best.bounds.is_empty());
+    let likely = best.chance.map_or_else(String::new, |c| format!("; {} likely to {}", chance(c), goal.meet));
     format!("simulated: {}; {}-bound{likely}", times(best, true), best.bound)
 }
 
@@ -304,7 +342,8 @@ fn headroom(best: &Choice) -> String {
         let load =
             best.utilization.map_or_else(String::new, |u| format!(" (the load is {} of that)", percent(u)));
         let least = if best.beyond_tried() { " or more" } else { "" };
-        format!("meets the SLO up to {} requests/s{least}{load}", significant(rate))
+        let goal = Goal::of(!best.bounds.is_empty());
+        format!("{} up to {} requests/s{least}{load}", goal.meets, significant(rate))
     });
     let parts: Vec<String> = bound.into_iter().chain(rate).collect();
     if parts.is_empty() { "no bound".to_owned() } else { parts.join("; ") }

@@ -2,6 +2,7 @@
 //!
 //! Knows: which rows stand against the best. Every other section is in the whole text.
 
+use super::goal::Goal;
 use super::table::{chance, distinct, latency, near, pools};
 use super::{Answer, best, over_time, text};
 use crate::show::number::{dollars, percent, significant};
@@ -23,10 +24,12 @@ pub(super) fn people(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, answer:
         Some(best) => {
             text += &best::in_brief(spec, model, catalog, (best, answer))?;
             text += &rivals(found, best);
-            text += &risks(&found.what_if);
+            text += &risks(&found.what_if, Goal::of(spec.slo.is_bounded()));
         }
         None => {
-            text += &(table::line(&text::counts(found)) + "\n" + &text::none(found) + &text::left_out(found))
+            let goal = Goal::of(spec.slo.is_bounded());
+            let counts = table::line(&text::counts(found, goal));
+            text += &(counts + "\n" + &text::none(found, goal) + &text::left_out(found))
         }
     }
     if !found.why.is_empty() {
@@ -82,8 +85,8 @@ fn rival(found: &Plan, best: &Choice, c: &Choice) -> Vec<String> {
     let unsure = c.chance.zip(best.chance).filter(|(other, own)| other < own && !likely);
     let because = match (more, unsure) {
         (Some(more), _) if more > 5e-4 => format!("{} {worse}", percent(more)),
-        _ if c.count > best.count => "more chips".to_owned(),
         (_, Some(_)) => "less likely".to_owned(),
+        _ if c.count > best.count => "more chips".to_owned(),
         _ => "slower".to_owned(),
     };
     let mut row =
@@ -94,8 +97,8 @@ fn rival(found: &Plan, best: &Choice, c: &Choice) -> Vec<String> {
     row
 }
 
-/// Changes under which the best deployment misses the SLO, in a line.
-fn risks(changes: &[WhatIf]) -> String {
+/// Changes under which the best deployment misses its goal, in a line.
+fn risks(changes: &[WhatIf], goal: Goal) -> String {
     let missed = changes.iter().filter(|w| !w.meets).map(|w| {
         w.replicas.map_or_else(|| w.change.clone(), |n| format!("{} ({n} replicas suffice)", w.change))
     });
@@ -103,5 +106,5 @@ fn risks(changes: &[WhatIf]) -> String {
     if all.is_empty() {
         return String::new();
     }
-    table::line(&format!("it misses the SLO if: {}", all.join("; "))) + "\n"
+    table::line(&format!("it {} if: {}", goal.misses, all.join("; "))) + "\n"
 }

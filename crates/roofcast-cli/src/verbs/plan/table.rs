@@ -1,6 +1,6 @@
 //! Deployments as rows: for people, and as CSV.
 
-use crate::show::number::{dollars, grouped, percent, significant};
+use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use roofcast::plan::{Choice, Near, Plan, PoolChoice};
 use roofcast::spec::Metric;
@@ -235,6 +235,10 @@ pub(super) fn near(list: &[Near]) -> String {
     for n in list {
         let stage = n.stage.map_or_else(|| "not simulated".to_owned(), word);
         text += &format!("  {}, ${}/h\n    {stage}: {}\n", n.deployment, dollars(n.cost_per_hour), n.reason);
+        let rate = n.meets_at_requests_per_s.map(|rate| format!("{} requests/s", significant(rate)));
+        if let Some(load) = rate.or_else(|| n.meets_at_users.map(|users| counted(users, "user"))) {
+            text += &format!("    it would do at {load}\n");
+        }
     }
     text.push('\n');
     text

@@ -1,5 +1,6 @@
 //! The whole text of a plan for people: every section and table.
 
+use super::goal::Goal;
 use super::table::{Columns, chance, choices, distinct, near, throughput};
 use super::{Answer, best, commands, over_time, rests};
 use crate::show::number::{counted, dollars, grouped, percent, significant};
@@ -32,13 +33,14 @@ pub(super) fn people(
     if let Some(best) = &plan.best {
         text += &best::in_detail(spec, model, catalog, (best, answer))?;
     }
-    text += &(table::line(&counts(plan)) + "\n" + &rests::not_searched(plan, answer.chose));
+    let goal = Goal::of(spec.slo.is_bounded());
+    text += &(table::line(&counts(plan, goal)) + "\n" + &rests::not_searched(plan, answer.chose));
     for reason in &plan.not_apart {
         text += &table::line(&format!("not searched: {reason}"));
         text += "\n";
     }
     if plan.best.is_some() {
-        text += &ranked(plan, columns);
+        text += &ranked(plan, columns, goal);
         text += "Pareto front: price against TPOT and TTFT\n\n";
         let tokens = wide || distinct(&plan.pareto).len() < plan.pareto.len();
         text += &choices(&plan.pareto, Columns { tokens, ..columns });
@@ -46,7 +48,7 @@ pub(super) fn people(
         text += &throughput(&plan.pareto_throughput);
         text += &rests::people(plan);
     } else {
-        text += &none(plan);
+        text += &none(plan, goal);
     }
     if !plan.why.is_empty() {
         text += "deployments named in the question\n\n";
@@ -67,6 +69,7 @@ pub(super) fn people(
 /// the deployment that runs now.
 pub(super) fn begin(spec: &Spec, model: &Model, answer: &Answer) -> String {
     let found = answer.plan;
+    let goal = Goal::of(spec.slo.is_bounded());
     let mut text = found.best.as_ref().and_then(rests::untimed).unwrap_or_default();
     text += &spec.workload.as_ref().map_or_else(String::new, |w| question(spec, model, w, answer));
     if !found.assumptions.is_empty() {
@@ -74,16 +77,18 @@ pub(super) fn begin(spec: &Spec, model: &Model, answer: &Answer) -> String {
     }
     text += &rests::unpriced(found, &spec.search.clone().unwrap_or_default());
     if found.interrupted {
-        text += &partial(found, found.minimise);
+        text += &partial(found, found.minimise, goal);
     }
     if let Some(now) = answer.current {
         text += &current(now, found);
     }
     if found.best.is_some() && !found.confident {
         let share = percent(found.confidence);
+        let wider = if spec.slo.is_bounded() { ", wider bounds" } else { "" };
         text += &table::line(&format!(
-            "LOW CONFIDENCE: no deployment of this search is {share} likely to meet the SLO; the most likely one follows. \
-             Try more accelerators, wider bounds or a lower --confidence"
+            "LOW CONFIDENCE: no deployment of this search is {share} likely to {}; the most likely one follows. \
+             Try more accelerators{wider} or a lower --confidence",
+            goal.meet
         ));
         text += "\n";
     }
@@ -106,7 +111,7 @@ pub(super) fn end(answer: &Answer) -> String {
 
 /// Table of deployments that meet the SLO: first with the required probability, then cheaper ones with a lower
 /// probability.
-fn ranked(found: &Plan, columns: Columns) -> String {
+fn ranked(found: &Plan, columns: Columns, goal: Goal) -> String {
     let shown = |list: &[Choice]| match columns.wide {
         true => choices(list, columns),
         false => choices(distinct(list).into_iter().take(ROWS), columns),
@@ -114,7 +119,8 @@ fn ranked(found: &Plan, columns: Columns) -> String {
     let share = percent(found.confidence);
     if !found.confident {
         return format!(
-            "deployments whose forecast meets the SLO, most likely first\n\n{}",
+            "deployments whose forecast {}, most likely first\n\n{}",
+            goal.meets,
             shown(&found.ranked)
         );
     }
@@ -123,16 +129,16 @@ fn ranked(found: &Plan, columns: Columns) -> String {
     let sure: Vec<Choice> = found.ranked.iter().filter(likely).cloned().collect();
     let how = if weighed { format!(", {share} likely or more") } else { String::new() };
     let mut text =
-        format!("deployments that meet the SLO in simulation{how}, best first\n\n{}", shown(&sure));
+        format!("deployments that {} in simulation{how}, best first\n\n{}", goal.meet, shown(&sure));
     if !found.cheaper.is_empty() {
         text +=
-            &format!("cheaper, but less than {share} likely to meet the SLO\n\n{}", shown(&found.cheaper));
+            &format!("cheaper, but less than {share} likely to {}\n\n{}", goal.meet, shown(&found.cheaper));
     }
     text
 }
 
 /// The partial result of a search that was stopped.
-fn partial(found: &Plan, minimise: Objective) -> String {
+fn partial(found: &Plan, minimise: Objective, goal: Goal) -> String {
     let bound = |value: f64| match minimise {
         Objective::CostPerHour => format!("at less than ${}/h", dollars(Some(value))),
         Objective::CostPerMillionTokens => format!("at less than ${}/M output tokens", dollars(Some(value))),
@@ -142,7 +148,7 @@ fn partial(found: &Plan, minimise: Objective) -> String {
     let lower_bound = found
         .at_least
         .filter(|_| found.simulated > 0)
-        .map_or_else(String::new, |value| format!("; no deployment {} meets the SLO", bound(value)));
+        .map_or_else(String::new, |value| format!("; no deployment {} {}", bound(value), goal.meets));
     let open = match (found.unjudged, &found.best) {
         (0, _) => String::new(),
         (n, Some(_)) => format!(", {} that cost no more than the best were not simulated", grouped(n)),
@@ -155,22 +161,20 @@ fn partial(found: &Plan, minimise: Objective) -> String {
 }
 
 /// The result if no deployment met the SLO, or none before the search was stopped.
-pub(super) fn none(found: &Plan) -> String {
+pub(super) fn none(found: &Plan, goal: Goal) -> String {
     let verdict = match (found.is_open(), found.simulated) {
         (false, 0) if !found.unpriced.is_empty() && found.minimise != Objective::Accelerators => {
-            "no deployment with a price meets the SLO; the nearest ones"
+            "no deployment with a price"
         }
         // Without a price the question has no answer yet, and these deployments are the nearest to the bounds.
-        (false, _) if !found.unpriced.is_empty() => {
-            "none of the deployments ranked by number meets the SLO; the nearest ones"
-        }
-        (false, _) => "no deployment meets the SLO; the nearest ones",
+        (false, _) if !found.unpriced.is_empty() => "none of the deployments ranked by number",
+        (false, _) => "no deployment",
         (true, 0) => {
-            return "unknown whether a deployment meets the SLO: none was simulated\n\n".to_owned();
+            return format!("unknown whether a deployment {}: none was simulated\n\n", goal.meets);
         }
-        (true, _) => "no simulated deployment meets the SLO; the nearest ones",
+        (true, _) => "no simulated deployment",
     };
-    format!("{verdict}\n\n{}", near(&found.nearest))
+    format!("{verdict} {}; the nearest ones\n\n{}", goal.meets, near(&found.nearest))
 }
 
 /// The deployment that runs now, its figures, and the first change to make.
@@ -223,14 +227,15 @@ fn quality(found: &Plan) -> String {
 }
 
 /// Numbers of deployments by the stage that judged them.
-pub(super) fn counts(found: &Plan) -> String {
+pub(super) fn counts(found: &Plan, goal: Goal) -> String {
     let p = found.pruned;
     format!(
-        "{} deployments considered: {} do not fit, {} miss the SLO at the limit, {} in steady state; {} of {} \
+        "{} deployments considered: {} do not fit, {} {} at the limit, {} in steady state; {} of {} \
          requests; {} more expensive ones skipped",
         grouped(found.considered),
         grouped(p.memory),
         grouped(p.limit),
+        goal.miss,
         grouped(p.estimate),
         counted(found.simulated, "simulation"),
         grouped(found.requests),
@@ -253,7 +258,10 @@ fn question(spec: &Spec, model: &Model, workload: &Workload, answer: &Answer) ->
     let waits = |metric| spec.slo.of(metric).next().is_none();
     let open = spec.slo.is_bounded() && waits(Metric::Ttft) && waits(Metric::E2el);
     let open = if open { "; TTFT has no bound, prompts may wait" } else { "" };
-    pairs.push(("SLO", slo(&spec.slo) + open));
+    // A job has a deadline in the place of an SLO.
+    if spec.slo.is_bounded() || answer.job.is_none() {
+        pairs.push(("SLO", slo(&spec.slo) + open));
+    }
     pairs.extend(answer.job.map(|job| ("job", job.question())));
     pairs.extend(defaults(answer.defaults));
     pairs.push(("step times", price));

@@ -1,17 +1,15 @@
 //! The text of a simulation for people.
 
 use super::cache::{cache, gaps, host, storage, tables};
-use super::{About, special};
+use super::{About, classes, sampling, special};
 use crate::show::number::{dollars, grouped, percent, significant};
 use crate::show::table;
 use crate::verbs::{bands, question};
 use roofcast::Spec;
 use roofcast::fleet::{FoundPrefixes, OracleHits};
 use roofcast::plan::judged_load;
-use roofcast::simulate::{ClassResults, FailureUse, FirstWave, PoolUse, RecordedSessions, Simulation};
-use roofcast::spec::{CostKind, Percentile, SchedulerKind};
-use roofcast::summary::Statistics;
-use roofcast::units::Bytes;
+use roofcast::simulate::{FailureUse, FirstWave, PoolUse, RecordedSessions, Simulation};
+use roofcast::spec::{CostKind, Percentile};
 use roofcast::workload::Workload;
 
 pub(super) fn people(about: &About, (spec, defaults): (&Spec, &[&str]), s: &Simulation) -> String {
@@ -59,30 +57,13 @@ pub(super) fn people(about: &About, (spec, defaults): (&Spec, &[&str]), s: &Simu
     });
     let header = ["ms", "mean", "p50", "p90", "p95", "p99", "p99.9"];
     text += &table::table(&header[..header.len() - usize::from(!last)], &rows, 1);
-    text += &classes(s);
+    text += &classes::people(s);
     if let Some(b) = &s.bands {
         text += &table::line(&format!("80 % interval of the means: {}", bands(b)));
     }
+    text += &sampling::people(s);
     text += &load(s);
     text
-}
-
-/// Requests and latencies of each class; empty without classes.
-fn classes(s: &Simulation) -> String {
-    let row = |class: &ClassResults| {
-        let summary = &class.summary;
-        let good = class.good.map(|good| percent(good as f64 / class.requests.max(1) as f64));
-        let shown_figure = |s: &Statistics, figure: fn(&Statistics) -> f64| {
-            s.figure(figure).map_or("–".to_owned(), significant)
-        };
-        let both = |s: &Statistics| [shown_figure(s, |s| s.median), shown_figure(s, |s| s.p99)];
-        let latencies = [&summary.ttft, &summary.tpot, &summary.e2el].into_iter().flat_map(both);
-        let counts = [class.name.clone(), grouped(class.requests), good.unwrap_or("–".to_owned())];
-        counts.into_iter().chain(latencies).collect::<Vec<_>>()
-    };
-    let rows: Vec<_> = s.classes.iter().map(row).collect();
-    let header = ["class", "requests", "good", "TTFT p50", "p99", "TPOT p50", "p99", "E2EL p50", "p99"];
-    if rows.is_empty() { String::new() } else { table::table(&header, &rows, 1) }
 }
 
 /// The load and the SLO in words.
@@ -211,10 +192,11 @@ fn steps(s: &Simulation) -> String {
     let priced = match s.cost {
         CostKind::Limit => "step times at the limit".to_owned(),
         CostKind::Forecast => {
-            format!(
-                "step times as forecast; the limit of a mean decode step is {} ms",
-                significant(s.limit_tpot_ms)
-            )
+            let of = match s.activity.drafted_tokens {
+                0 => "a mean decode step",
+                _ => "a token, of a mean step that verifies drafts over the tokens that it gains,",
+            };
+            format!("step times as forecast; the limit of {of} is {} ms", significant(s.limit_tpot_ms))
         }
     };
     let others = s.fleet.prefill.iter().chain(&s.fleet.beside).map(|p| p.replicas);
@@ -335,6 +317,14 @@ fn preemptions(s: &Simulation) -> String {
         if tokens > 0 {
             text += &format!(", {} {what}", grouped(tokens));
         }
+    }
+    if let Some(costs) = &s.preemption {
+        text += &format!(
+            "; of {} tokens each: {} ms to swap out and in, {} ms to compute again",
+            grouped(costs.tokens),
+            significant(costs.swap_ms),
+            significant(costs.recompute_ms)
+        );
     }
     text
 }

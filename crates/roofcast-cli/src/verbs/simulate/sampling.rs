@@ -1,0 +1,41 @@
+//! The text about the sampling error of a simulation.
+//!
+//! Knows: the errors that are worth a line. Knows nothing about errors of step times.
+
+use crate::show::number::{grouped, percent, significant};
+use crate::show::table;
+use roofcast::simulate::Simulation;
+
+/// Share from which a sampling error is said.
+const SAID: f64 = 0.01;
+
+/// How far the means of so few requests may be off, and the number of requests that a 99th percentile needs; empty where neither
+/// matters.
+pub(super) fn people(s: &Simulation) -> String {
+    let errors = &s.sampling;
+    let all = [("TTFT", errors.ttft), ("TPOT", errors.tpot), ("E2EL", errors.e2el)];
+    let all = || all.iter().filter_map(|(name, error)| Some((*name, (*error)?)));
+    let means: Vec<String> = all()
+        .filter(|(_, e)| e.mean >= SAID)
+        .map(|(name, e)| format!("{name} {}", percent(e.mean)))
+        .collect();
+    let mut parts = Vec::new();
+    if !means.is_empty() {
+        parts.push(format!("means of runs of so many requests differ by {} in 8 of 10", means.join(", ")));
+    }
+    let tails = all().filter_map(|(name, e)| Some((name, e.tail(significant), e.requests_for_p99?)));
+    if let Some((name, tail, requests)) = tails.max_by_key(|(_, _, requests)| *requests) {
+        let requests = rounded(requests);
+        parts.push(format!(
+            "too short for its p99: that of {name} is {tail}; about {} requests give it within 10 %",
+            grouped(requests)
+        ));
+    }
+    if parts.is_empty() { String::new() } else { table::line(&format!("sampling: {}", parts.join("; "))) }
+}
+
+/// `count` with two digits, rounded up.
+fn rounded(count: u64) -> u64 {
+    let unit = 10_u64.pow(count.max(1).ilog10().saturating_sub(1));
+    count.div_ceil(unit) * unit
+}
