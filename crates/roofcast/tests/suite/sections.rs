@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 /// Keys that a section needs besides the key that is tested.
-const NEEDS: [(&str, &str); 22] = [
+const NEEDS: [(&str, &str); 23] = [
     ("engine.speculative.", "engine.speculative = { num_speculative_tokens = 2, acceptance_rate = 0.5 }"),
     ("engine.length_prediction.sigma", "engine.length_prediction = { kind = \"noisy\" }"),
     ("engine.length_prediction.accuracy", "engine.length_prediction = { kind = \"proxy\" }"),
@@ -27,6 +27,10 @@ const NEEDS: [(&str, &str); 22] = [
     (
         "workload.images.height",
         "workload = { input_len = 8, output_len = 8, images = { width = 4 }, arrivals = { kind = \"offline\" } }",
+    ),
+    (
+        "workload.images.frames",
+        "workload = { input_len = 8, output_len = 8, images = { width = 4, height = 4 }, arrivals = { kind = \"offline\" } }",
     ),
     (
         "workload.images.",
@@ -82,7 +86,7 @@ fn with(mut table: Table, path: &str, value: Value) -> Table {
 /// Values of which a key accepts at least one: numbers, switches, lists, tables, and the words of its description.
 fn candidates(key: &SpecKey) -> Vec<Value> {
     let toml = "[3, 0.5, 1.5, true, \"3\", [1, 2], [0.5], [true, false], [\"vllm\"], [\"round_robin\"], { h100-sxm = 2.0 }, { input = 1.0, output = 2.0 }, \
-                [{ replica = 0, at_s = 60 }], [{ type = \"Pods\", value = 1, period_seconds = 9 }], [{ name = \"a\", share = 1.0, input_len = 8, output_len = 8 }]]";
+                [{ replica = 0, at_s = 60 }], [{ type = \"Pods\", value = 1, period_seconds = 9 }], { batch = { tokens_per_s = 2000 } }, [{ name = \"a\", share = 1.0, input_len = 8, output_len = 8 }]]";
     let table: Table = format!("all = {toml}").parse().unwrap();
     let words = key.about.split(|c: char| !(c.is_alphanumeric() || "_-.".contains(c)));
     let words = words.filter(|word| !word.is_empty()).map(Value::from);
