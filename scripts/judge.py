@@ -24,7 +24,7 @@ SETTINGS = (
     "max_num_seqs", "max_running_requests", "max_batch_size", "max_num_batched_tokens", "max_num_tokens",
     "chunked_prefill_size", "max_model_len", "max_seq_len", "gpu_memory_utilization", "gpu_mem_util", "mem_fraction_static",
     "enable_prefix_caching", "prefix_caching", "chunked_prefill", "enable_chunked_prefill", "async_scheduling",
-    "max_cudagraph_capture_size", "enforce_eager", "served",
+    "max_cudagraph_capture_size", "stream_interval", "enforce_eager", "served",
 )  # fmt: skip
 
 

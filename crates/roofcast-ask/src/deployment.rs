@@ -13,6 +13,7 @@ mod host;
 mod pages;
 mod refused;
 mod sequences;
+mod server;
 mod shard;
 mod states;
 pub mod support;

@@ -59,6 +59,9 @@ pub struct EngineSettings {
     /// True if requests pass through the engine's server; false for a program that calls the engine directly.
     #[serde(skip)]
     pub served: bool,
+    /// Tokens of a request from one of its messages to the next.
+    #[serde(skip)]
+    pub stream_interval: u64,
     /// Type of server between the engine and its clients.
     #[serde(skip)]
     pub frontend: Frontend,
@@ -199,6 +202,7 @@ impl EngineSettings {
             kv_layout: spec.kv_layout,
             release,
             served: spec.served.unwrap_or(true),
+            stream_interval: count("stream_interval", spec.stream_interval, 1, 1 << 20)?,
             frontend: spec.frontend,
             scheduler: spec.scheduler(),
             cost: spec.cost,

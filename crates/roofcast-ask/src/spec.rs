@@ -207,6 +207,8 @@ pub struct EngineSpec {
     pub enforce_eager: Option<bool>,
     #[doc = about!("engine.max_cudagraph_capture_size")]
     pub max_cudagraph_capture_size: Option<u64>,
+    #[doc = about!("engine.stream_interval")]
+    pub stream_interval: Option<u64>,
     #[doc = about!("engine.attention_backend")]
     pub attention_backend: Option<AttentionBackend>,
     #[doc = about!("engine.quantization_kernel")]

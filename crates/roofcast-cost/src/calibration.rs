@@ -13,7 +13,7 @@ use crate::profile::Profiles;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::EngineSettings;
 use roofcast_ask::quantized_kernel::{precedes, running};
-use roofcast_ask::spec::Release;
+use roofcast_ask::spec::{EngineKind, Release};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::precision::Dtype;
@@ -119,15 +119,19 @@ impl<'a> CalibrationKey<'a> {
     }
 }
 
-/// Host seconds per sequence in the engine's own loop when no Python server streams its tokens: within 3 to 10 µs
+/// Host seconds per sequence in the engine's own loop when another process streams its tokens: within 3 to 10 µs
 /// (vLLM's pull request 46112, a mock of its core).
 const CORE_SEQUENCE: f64 = 5e-6;
 
-/// Returns the numbers of an engine, adjusted for engines whose tokens are not streamed by a Python server.
-fn served(times: EngineTimes, engine: &EngineSettings) -> EngineTimes {
-    let loop_sequence =
-        if engine.has_python_server() { times.loop_sequence } else { times.loop_sequence.min(CORE_SEQUENCE) };
-    EngineTimes { loop_sequence, ..times }
+/// Returns the numbers of an engine, whose loop has a core's time per sequence where a server beside it streams the tokens, and
+/// the server's times.
+fn served(times: EngineTimes, engine: &EngineSettings) -> (EngineTimes, ServerLoop) {
+    let python = engine.has_python_server();
+    // One thread of TensorRT-LLM schedules steps and answers requests.
+    let answers = python && engine.kind() == EngineKind::TensorrtLlm;
+    let loop_sequence = if answers { times.loop_sequence } else { times.loop_sequence.min(CORE_SEQUENCE) };
+    let token = if python && !answers { times.loop_sequence } else { 0.0 };
+    (EngineTimes { loop_sequence, ..times }, ServerLoop::of(engine.frontend, token))
 }
 
 impl Calibration {
@@ -287,15 +291,16 @@ impl Calibration {
     /// which depend on the model.
     pub(crate) fn coefficients(&self, place: &CalibrationKey) -> Coefficients {
         let kernel = self.running(place);
+        let (engine, server) = served(self.engine(&place.engine.host_release()), place.engine);
         Coefficients {
             name: String::new(),
             kernels: self.kernels(place.accelerator),
             regimes: kernel.map(|k| k.regimes(place.accelerator)).unwrap_or_default(),
             attention: AttentionKernel::of(place.engine, place.accelerator),
             multiprocessors: place.accelerator.multiprocessors,
-            engine: served(self.engine(&place.engine.host_release()), place.engine),
+            engine,
             launches: Launches::of(place.engine.kind(), place.engine.fuse_layers, place.engine.enforce_eager),
-            server: ServerLoop::of(place.engine.frontend),
+            server,
             evidence: Evidence::Nothing,
             untimed: Vec::new(),
             band: None,

@@ -79,6 +79,13 @@ impl Forecaster {
         sentence.or_else(|| self.other.as_ref()?.not_measured())
     }
 
+    /// Seconds for which a token waits in the server per running request of a replica: half of the time to stream a token.
+    pub fn half_a_stream(&self) -> f64 {
+        let Forecaster { deployment, coefficients, .. } = self;
+        let token = coefficients.server.token * coefficients.factor / deployment.accelerator.host_speed;
+        token * deployment.streams() / deployment.parallelism.attention_dp as f64 / 2.0
+    }
+
     /// Creates a forecaster that computes limits only.
     pub fn ideal(deployment: Deployment) -> Forecaster {
         let again = |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::ideal(*d)));

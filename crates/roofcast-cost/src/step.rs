@@ -79,6 +79,8 @@ pub(crate) struct Surroundings {
     pub(crate) captured: [u64; 2],
     /// Single-thread speed of the host as a multiple of a DGX H100 host's speed.
     pub(crate) host_speed: f64,
+    /// Tokens that one process of the server streams for each sequence of a rank's step.
+    pub(crate) streams: f64,
 }
 
 /// Contexts of the sequences that decode one token.
@@ -331,6 +333,7 @@ impl Surroundings {
             vocabulary: operators.iter().filter_map(head).max().unwrap_or(0),
             captured: launched::captured(deployment),
             host_speed: deployment.accelerator.host_speed,
+            streams: deployment.streams(),
         }
     }
 }

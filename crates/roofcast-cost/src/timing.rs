@@ -4,6 +4,7 @@
 //! outside operators ([`Overhead`]). With the coefficients of a limit, the result is the limit. All times are in
 //! seconds. Knows nothing about the origin of coefficients, and nothing about schedules.
 
+mod affine;
 mod messages;
 mod overhead;
 mod overlap;
@@ -13,6 +14,7 @@ use crate::coefficients::{AttentionKernel, Coefficients, KernelTimes};
 use crate::kernel_time::{Basis, Context, KernelTime, Kernels, MeasuredTimes, RateFormula};
 use crate::operator::{AdaptedTokens, Adapter, ContextForm, Form, Matrix, Operator, Rows, Work};
 use crate::step::{Contexts, Pass, StepModel};
+pub use affine::AffineStep;
 pub(crate) use messages::Messages;
 pub(crate) use overhead::{Overhead, PassOverhead};
 use roofcast_ask::deployment::Deployment;
@@ -54,20 +56,6 @@ struct AdapterTimes {
     rates: RateFormula,
     /// Seconds of the kernels of a step in a captured graph, beyond their FLOPs and bytes; 0 at a limit.
     kernels: f64,
-}
-
-/// Time of a step with decodes alone, in seconds: `fixed + t`, where `t = slope · seen + Σ slopes[r] · seen within r`; of
-/// either half of t, the part beyond `hidden`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AffineStep {
-    /// Seconds that do not depend on contexts, by bottleneck.
-    pub fixed: BottleneckShares<f64>,
-    /// Seconds per token of context read, over all sequences.
-    pub slope: f64,
-    /// Seconds per token of context read within each of the model's windows.
-    pub slopes: Vec<f64>,
-    /// Seconds of either half of the times by context that are hidden behind dispatch and combination, which last longer.
-    pub hidden: [f64; 2],
 }
 
 impl Timing {
@@ -237,13 +225,14 @@ impl Timing {
     #[inline(always)]
     pub fn pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
         let text = self.text_pass(pass, products);
-        match &self.images {
+        let busy = match &self.images {
             Some(encoder) => text.plus(encoder.beside(&pass.chunks)),
             None => text,
-        }
+        };
+        BottleneckShares { host: busy.host + (self.overhead.floor(pass) - busy.total()).max(0.0), ..busy }
     }
 
-    /// Time of one microbatch without encoders.
+    /// Time of one microbatch without encoders, and without the wait for the host's loop.
     #[inline(always)]
     fn text_pass(&self, pass: &Pass, products: [[f64; 2]; 2]) -> BottleneckShares<f64> {
         if self.overlaps(pass) {
@@ -257,10 +246,12 @@ impl Timing {
     /// Overhead of a pass: small kernels, host, launches and links.
     pub(crate) fn beside(&self, pass: &Pass) -> PassOverhead {
         let products = self.all_products(pass);
-        if self.overlaps(pass) {
-            return self.overhead_of_halves(pass, &self.halves(pass, products));
-        }
-        self.overhead.beside(pass, self.operators_of(pass, products).0.total())
+        let beside = match self.overlaps(pass) {
+            true => self.overhead_of_halves(pass, &self.halves(pass, products)),
+            false => self.overhead.beside(pass, self.operators_of(pass, products).0.total()),
+        };
+        let waits = self.overhead.floor(pass) - self.text_pass(pass, products).total();
+        PassOverhead { host: beside.host + waits.max(0.0), ..beside }
     }
 
     /// Times of operators that do not attend to context, and of operators that do.
@@ -320,7 +311,13 @@ impl Timing {
         // All microbatches are equal.
         let nothing = Contexts::Seen(Seen { all: 0, within: &within });
         let Some(mut pass) = self.model.passes(n, nothing, &[]).next() else {
-            return AffineStep { fixed: BottleneckShares::default(), slope, slopes, hidden: [0.0; 2] };
+            return AffineStep {
+                fixed: BottleneckShares::default(),
+                slope,
+                slopes,
+                hidden: [0.0; 2],
+                floor: 0.0,
+            };
         };
         change(&mut pass);
         let decodes = self.half(&pass).map_or(pass.decodes, |half| half.decodes);
@@ -345,7 +342,8 @@ impl Timing {
                 *slopes.get_mut(index).unwrap_or(&mut slope) += seconds * operator.layers as f64 * pass.share;
             }
         }
-        AffineStep { fixed: self.whole(&pass), slope, slopes, hidden: self.hidden(&pass) }
+        let fixed = self.text_pass(&pass, self.all_products(&pass));
+        AffineStep { fixed, slope, slopes, hidden: self.hidden(&pass), floor: self.overhead.floor(&pass) }
     }
 
     /// Time of a step: the time of its longest microbatch.

@@ -272,7 +272,9 @@ impl Fleet {
         if self.delivery.servers.are_absent() {
             return self.receive(index, arrival, prompt, traffic);
         }
-        self.delivery.servers.take(index, arrival, prompt);
+        let replica = &self.replicas[index];
+        let running = replica.in_flight().saturating_sub(replica.waiting());
+        self.delivery.servers.take(index, running, arrival, prompt);
         Ok(())
     }
 

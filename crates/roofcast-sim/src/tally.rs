@@ -106,6 +106,8 @@ pub struct Tally {
     pub decodes: Vec<u64>,
     /// Time of the steps with decodes alone, in ticks.
     pub(crate) decoding: u128,
+    /// Part of that time in which the device waits for the host, in ticks.
+    pub(crate) waiting: u128,
     /// Time of all other steps in ticks, by bottleneck.
     pub mixed: BottleneckShares<u128>,
     /// Time of swaps, plus time for which batches waited for copies between tiers.
@@ -194,14 +196,15 @@ impl Tally {
         all
     }
 
-    /// Counts `steps` steps of `n` decodes alone, which take `time` ticks together.
+    /// Counts `steps` steps of `n` decodes alone, which take `time` ticks together and wait for the host in `waiting` of them.
     #[inline(always)]
-    pub(crate) fn decoded(&mut self, n: u64, steps: u64, time: u128) {
+    pub(crate) fn decoded(&mut self, n: u64, steps: u64, [time, waiting]: [u128; 2]) {
         let index = n as usize;
         if self.decodes.len() <= index {
             self.decodes.resize(index + 1, 0);
         }
         self.decodes[index] += steps;
         self.decoding += time;
+        self.waiting += waiting;
     }
 }

@@ -153,6 +153,7 @@ keys! {
     rare("engine.kv_cache_memory_bytes", "kv-cache-memory-bytes", Whole, "bytes of KV cache on each accelerator, in place of the bytes that gpu_memory_utilization leaves"),
     rare("engine.enforce_eager", "enforce-eager", Switch, "whether the host launches every kernel of a step without a CUDA graph [default: false]"),
     rare("engine.max_cudagraph_capture_size", "max-cudagraph-capture-size", Whole, "tokens of the largest step that a CUDA graph of vLLM captures; 0 for none with prompts, which is what other engines have [default: vLLM's, twice the tokens of max_num_seqs decodes up to 512, 1024 on data-centre Blackwell from 0.28 on]"),
+    rare("engine.stream_interval", "stream-interval", Whole, "tokens of a request from one of its messages to the next; the first is sent at once. A server process spends its time by messages, which bounds small models [default: 1]"),
     rare("engine.attention_backend", "attention-backend", Word, "attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated engines]"),
     rare("engine.quantization_kernel", "quantization-kernel", Word, "kernel of quantized weights, such as marlin, awq, exllama-v2 [default: the engine version's choice]"),
     rare("engine.fuse_layers", "fuse-layers", Switch, "whether projections with one input are one GEMM, and norms and rotations few launches [default: the engine's own choice]"),

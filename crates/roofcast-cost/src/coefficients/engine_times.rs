@@ -61,7 +61,8 @@ engine_times! {
     sequence
     /// Host seconds per step that overlap with the device.
     loop_step
-    /// Host seconds per sequence of a step that overlap with the device.
+    /// Seconds per token that the server's one thread streams, beside the device and the engine; where the engine's own loop
+    /// answers, as TensorRT-LLM's, per sequence of a step.
     loop_sequence
     /// Exposed host seconds of a step that computes prompts, on top of `step`.
     prompt_step
@@ -73,23 +74,25 @@ engine_times! {
     prompt_token
 }
 
-/// Host time that a server's loop adds to a step.
+/// Host time of a server in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ServerLoop {
-    /// Seconds per step.
+    /// Seconds per step for which the device waits.
     pub(crate) step: f64,
-    /// Seconds per sequence of a step.
+    /// Seconds per sequence of a step for which the device waits.
     pub(crate) sequence: f64,
+    /// Seconds per streamed token of one process beside the engine, which bound a step.
+    pub(crate) token: f64,
 }
 
 impl ServerLoop {
-    /// Returns the host time that a front end adds to the engine's own server, whose times are in [`EngineTimes`].
+    /// Returns the host time of a server that streams a token in `token` seconds behind `frontend`.
     /// gevent: from noooop's "LLM inference, limits and tests 2", the table's row of the smallest model, 0.5B; the
     /// other five rows validate it.
-    pub(crate) fn of(frontend: Frontend) -> ServerLoop {
+    pub(crate) fn of(frontend: Frontend, token: f64) -> ServerLoop {
         match frontend {
-            Frontend::Asyncio | Frontend::Dynamo => ServerLoop::default(),
-            Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6 },
+            Frontend::Asyncio | Frontend::Dynamo => ServerLoop { token, ..ServerLoop::default() },
+            Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6, token },
         }
     }
 }
@@ -101,7 +104,7 @@ mod tests {
     /// gevent: 1.2 ms a step and 29 µs for each of 64 users.
     #[test]
     fn a_server_loop_by_hand() {
-        let gevent = ServerLoop::of(Frontend::Gevent);
+        let gevent = ServerLoop::of(Frontend::Gevent, 0.0);
         assert!((gevent.step + 64.0 * gevent.sequence - 3.056e-3).abs() < 1e-12);
     }
 

@@ -3,9 +3,11 @@
 //! Knows: the attention of a decode step lasts `start(n) + slope(n) · tokens of context` for n sequences. A prompt
 //! chunk lasts as long as a whole prompt of x tokens with equally many query-key pairs: x² = 2 · pairs, or
 //! x = (pairs + w²/2) / w with a window of w tokens. The time of a recurrence depends on the number of sequences, or
-//! of prompt tokens. Knows nothing about schedules.
+//! of prompt tokens. An attention kernel that takes more than [`KIN`] times as long as another of the chip, for the limit of its
+//! work, gives way to the most similar plausible one. Knows nothing about schedules.
 
-use super::choice::{MeasuredKernel, candidates};
+use super::choice::{MeasuredKernel, candidates, kin, substitutes};
+use super::gate::KIN;
 use super::scale::apart;
 use super::{Basis, Kernels, MeasuredTimes};
 use crate::operator::{ContextForm, KernelShape, Operator};
@@ -16,6 +18,8 @@ use roofcast_facts::precision::Dtype;
 
 /// Seconds before an attention kernel reads at full rate: one launch and one empty tile.
 const START: f64 = 4e-6;
+/// Sequences of a step in which decodes read at full rate.
+const MANY: f64 = 64.0;
 /// Elements of DeepSeek-V3's latent and rotary key, the only MLA shape that was timed.
 const LATENT: [f64; 2] = [512.0, 64.0];
 const EXPANDED: f64 = 192.0 + 128.0;
@@ -145,6 +149,9 @@ struct Found<'a> {
     index: usize,
     shape: Vec<f64>,
     exact: bool,
+    distance: f64,
+    /// Name of the kernel in whose place this one stands because it is implausible.
+    in_place_of: Option<String>,
 }
 
 /// Work of one token of context in a decode, or of one query-key pair, over all heads of a rank.
@@ -188,6 +195,27 @@ impl Found<'_> {
         }
     }
 
+    /// Time of the attention kernel in multiples of the limit of its work, in decodes of many sequences or in its longest timed
+    /// prompt.
+    fn slowness(&self, query: &ShapeQuery, table: KernelTable) -> Option<f64> {
+        let Found { candidate, index, .. } = self;
+        if table == query.decode {
+            let [_, slope] = candidate.section.lines(*index)?.at(MANY);
+            return Some(slope / self.token().limit(candidate.chip));
+        }
+        let prompts = candidate.section.curve(*index)?;
+        let tokens = prompts.last_size();
+        let window = self.shape.get(3).copied().filter(|w| *w > 0.0 && *w < tokens);
+        let pairs = window.map_or(tokens * tokens / 2.0, |w| w * (tokens - w / 2.0));
+        let work = Work { flops: self.pair() * pairs, bytes: 0.0 };
+        Some(prompts.at(tokens) / work.limit(candidate.chip))
+    }
+
+    /// Basis of the kernel's times.
+    fn basis(&self) -> Basis {
+        Basis { in_place_of: self.in_place_of.clone(), ..self.candidate.basis(self.exact) }
+    }
+
     /// Elements of the state of a recurrence.
     fn state(shape: &[f64]) -> f64 {
         match *shape {
@@ -209,11 +237,20 @@ impl Kernels<'_> {
         let find = |table| {
             let all = candidates(&self.asking, profiles, table, formats);
             let alike = all.iter().filter(|c| query.kind.is_empty() || c.section.kernel.contains(query.kind));
-            let near = alike.filter_map(|c| {
-                let (index, shape) = c.section.nearest(|shape| query.distance(shape))?;
-                Some((query.distance(&shape)?, Found::of(*c, index, &shape, &query, self.chip)))
-            });
-            near.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, found)| found)
+            let near = alike.filter_map(|c| Found::of(*c, &query, self.chip));
+            let slowness = |found: &Found| match query.kind.is_empty() {
+                true => found.slowness(&query, table).unwrap_or(f64::INFINITY),
+                false => 0.0,
+            };
+            let order = |a: &Found, b: &Found| {
+                a.distance.total_cmp(&b.distance).then_with(|| slowness(a).total_cmp(&slowness(b)))
+            };
+            let chosen = near.min_by(order)?;
+            Some(if query.kind.is_empty() {
+                self.plausible_attention(profiles, &query, table, chosen)
+            } else {
+                chosen
+            })
         };
         let decodes = find(query.decode)?;
         let prompts = find(query.prefill)?;
@@ -222,8 +259,42 @@ impl Kernels<'_> {
         } else {
             self.recurrence(&query, &decodes, &prompts)?
         };
-        let basis = decodes.candidate.basis(decodes.exact);
-        Some((MeasuredTimes::Context(context), basis))
+        let basis = decodes.basis();
+        let [of_decodes, of_prompts] = [&decodes, &prompts].map(|found| found.candidate.section);
+        let alike = of_decodes.engine == of_prompts.engine && of_decodes.kernel == of_prompts.kernel;
+        let kernel = match alike || !query.kind.is_empty() {
+            true => basis.kernel,
+            false => format!("{}; prompts: {}", basis.kernel, prompts.candidate.name()),
+        };
+        let in_place_of = basis.in_place_of.or(prompts.in_place_of);
+        Some((MeasuredTimes::Context(context), Basis { kernel, in_place_of, ..basis }))
+    }
+
+    /// The kernel `chosen`, or the most similar plausible one of a shape as near, if another kernel of the chip of equal
+    /// precision and a shape as near is [`KIN`] times as fast for the limit of its work: tables also hold kernels that an
+    /// engine runs by default only where it has no other, and kernels whose work is not the operator's.
+    fn plausible_attention<'a>(
+        &self,
+        profiles: &'a Profiles,
+        query: &ShapeQuery,
+        table: KernelTable,
+        chosen: Found<'a>,
+    ) -> Found<'a> {
+        let timed = |kernel: &MeasuredKernel<'a>| {
+            let found = Found::of(*kernel, query, self.chip).filter(|f| f.distance <= chosen.distance)?;
+            let slowness = found.slowness(query, table)?;
+            Some((slowness, found))
+        };
+        let alike = kin(profiles, table, &chosen.candidate);
+        let fastest = alike.iter().filter_map(timed).map(|(slowness, _)| slowness).reduce(f64::min);
+        let Some((fastest, slowness)) = fastest.zip(chosen.slowness(query, table)) else { return chosen };
+        if slowness <= KIN * fastest {
+            return chosen;
+        }
+        let others = substitutes(&self.asking, profiles, table, &chosen.candidate);
+        let other = others.iter().filter_map(timed).find(|(slowness, _)| *slowness <= KIN * fastest);
+        let in_place_of = Some(chosen.candidate.section.kernel.clone());
+        other.map_or(chosen, |(_, found)| Found { in_place_of, ..found })
     }
 
     fn attention(
@@ -285,16 +356,13 @@ impl Kernels<'_> {
 }
 
 impl<'a> Found<'a> {
-    fn of(
-        candidate: MeasuredKernel<'a>,
-        index: usize,
-        shape: &[u32],
-        asked: &ShapeQuery,
-        chip: &Accelerator,
-    ) -> Self {
+    /// Timed shape of `candidate` that is nearest to the one `asked` for on `chip`; `None` if it attends to other tokens.
+    fn of(candidate: MeasuredKernel<'a>, asked: &ShapeQuery, chip: &Accelerator) -> Option<Self> {
+        let (index, shape) = candidate.section.nearest(|shape| asked.distance(shape))?;
+        let distance = asked.distance(&shape)?;
         let shape: Vec<f64> = shape.iter().map(|n| f64::from(*n)).collect();
         let exact = shape == asked.axes && candidate.chip.id == chip.id;
-        Found { candidate, index, shape, exact }
+        Some(Found { candidate, index, shape, exact, distance, in_place_of: None })
     }
 }
 

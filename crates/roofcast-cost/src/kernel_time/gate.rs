@@ -15,7 +15,7 @@ use roofcast_ask::spec::EngineKind;
 
 /// Largest plausible ratio of a kernel's time to the fastest of equal precision on the chip: kernels of engines for
 /// equal work differ by up to 2 in the tables, beyond which stand those timed without tuning.
-const KIN: f64 = 2.5;
+pub(super) const KIN: f64 = 2.5;
 /// Largest plausible ratio of a kernel's time to the time of the wider format. A kernel between 1 and this ratio counts with the
 /// wider format's time: the tables add a launch that quantizes activations to each product, and the forecast assumes that the
 /// engine does it in the kernel before.

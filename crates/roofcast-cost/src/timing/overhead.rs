@@ -1,7 +1,8 @@
 //! Times of a step outside its operators: small kernels, launches, the host, and messages between ranks.
 //!
 //! Knows: small kernels are counted by layer, with one time for each; a step that no captured graph covers waits for
-//! its launches; the host's loop overlaps with the device. Times of all-reduces are looked up by bytes if all-reduces
+//! its launches; the host's loop and the server's streams run beside the device, so that a step takes at least as long as
+//! either. Times of all-reduces are looked up by bytes if all-reduces
 //! over equally many ranks were timed, else they are a fixed start plus their bytes at a fraction of the link's rate.
 //! Knows nothing about operators.
 
@@ -39,8 +40,10 @@ pub(crate) struct Overhead {
     pub(super) small_kernel: f64,
     /// Exposed host seconds: per step, per sequence, and additionally per step with prompts.
     pub(crate) exposed: [f64; 3],
-    /// Overlapped host seconds: per step, and per sequence.
+    /// Seconds of the engine's loop on the host, which runs while the device computes: per step, and per sequence.
     pub(crate) loops: [f64; 2],
+    /// Seconds of one process of the server to stream the tokens of a step, per sequence of the rank.
+    pub(crate) streams: f64,
     /// Host seconds of the launches of a step that no captured graph covers: of decodes, and with prompts.
     pub(crate) launches: [f64; 2],
     /// Seconds of the launches between captured pieces, and true if decodes also run in pieces.
@@ -106,6 +109,7 @@ impl Overhead {
                 host(engine.prompt_step),
             ],
             loops: [host(engine.loop_step), host(engine.loop_sequence)],
+            streams: host(coefficients.server.token * factor) * at.streams,
             launches,
             pieces: (host(at.pieces.0 as f64 * PIECE * factor), at.pieces.1),
             captured: at.captured,
@@ -122,24 +126,36 @@ impl Overhead {
         rows <= self.captured[usize::from(prompts)]
     }
 
-    /// Overhead of a pass in which GEMMs and experts take `operators` seconds.
+    /// Seconds of the host during which the device waits in a pass.
+    #[inline(always)]
+    fn serial(&self, pass: &Pass) -> f64 {
+        let [step, sequence, prompt] = self.exposed;
+        step + sequence * number(pass.sequences) + if pass.longest > 0 { prompt } else { 0.0 }
+    }
+
+    /// Least seconds of a pass, whatever the device computes: the engine's loop with the part for which the device waits, or
+    /// the streams of its server, another process. SGLang's `event_loop_overlap`, vLLM's `AsyncScheduler` and TensorRT-LLM's
+    /// overlap scheduler prepare a step and return the tokens of the step before while the device computes.
+    #[inline(always)]
+    pub(super) fn floor(&self, pass: &Pass) -> f64 {
+        let sequences = number(pass.sequences);
+        (self.serial(pass) + self.loops[0] + self.loops[1] * sequences).max(self.streams * sequences)
+    }
+
+    /// Overhead of a pass in which GEMMs and experts take `operators` seconds, without the wait for the host's loop.
     #[inline(always)]
     pub(crate) fn beside(&self, pass: &Pass, operators: f64) -> PassOverhead {
         let rows = number(pass.rows);
-        let sequences = number(pass.sequences);
         let small_kernels =
             self.small_kernels + self.token * rows + self.sampler + self.sampled * number(pass.sampled);
-        let [step, sequence, prompt] = self.exposed;
-        let exposed = step + sequence * sequences + if pass.longest > 0 { prompt } else { 0.0 };
         let device = operators + small_kernels;
         let uncaptured = !self.is_captured(pass.rows, pass.longest > 0);
         let launched = if uncaptured { self.launches[usize::from(pass.longest > 0)] } else { 0.0 };
-        let looping = self.loops[0] + self.loops[1] * sequences;
         let pieces = if !uncaptured && (pass.longest > 0 || self.pieces.1) { self.pieces.0 } else { 0.0 };
         let launches = waiting(device, launched) + pieces;
         PassOverhead {
             small_kernels,
-            host: exposed + waiting(device + launches, looping),
+            host: self.serial(pass),
             launches,
             links: self.messages.time(rows, number(pass.gathered()))
                 + self.messages.shared.seconds(pass)
@@ -202,7 +218,7 @@ impl PassOverhead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coefficients::{EngineTimes, KernelEfficiency as KernelShares};
+    use crate::coefficients::{EngineTimes, KernelEfficiency as KernelShares, ServerLoop};
     use crate::profile::Profiles;
     use crate::step::Contexts;
     use roofcast_ask::deployment::{Deployment, DeploymentOptions};
@@ -233,7 +249,8 @@ mod tests {
             shares: KernelShares::UNKNOWN,
             host: KernelShares::UNKNOWN,
         };
-        let coefficients = Coefficients { kernels, engine, ..Coefficients::ideal(1.0, 1.0) };
+        let server = ServerLoop { token: engine.loop_sequence, ..ServerLoop::default() };
+        let coefficients = Coefficients { kernels, engine, server, ..Coefficients::ideal(1.0, 1.0) };
         Overhead::of(model, &coefficients, Messages::default())
     }
 
@@ -326,8 +343,9 @@ mod tests {
         let usual = overhead(&model, engine);
         model.surroundings.host_speed = 0.5;
         let slow = overhead(&model, engine);
-        let host =
-            |o: &Overhead| [o.exposed[0], o.exposed[1], o.exposed[2], o.loops[0], o.loops[1], o.launches[1]];
+        let host = |o: &Overhead| {
+            [o.exposed[0], o.exposed[1], o.exposed[2], o.loops[0], o.loops[1], o.launches[1], o.streams]
+        };
         for (slow, usual) in host(&slow).into_iter().zip(host(&usual)) {
             assert!(usual > 0.0 && (slow / usual - 2.0).abs() < 1e-9, "{slow} {usual}");
         }

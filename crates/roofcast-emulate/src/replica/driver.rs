@@ -127,7 +127,8 @@ impl Driver {
                 self.adapters |= job.adapter.is_some();
                 // A request with a transferred KV cache has already passed the server of the other instance.
                 if let Some(server) = self.server.as_mut().filter(|_| job.asked.transferred == 0) {
-                    job.asked.at = server.pass(job.asked.at, job.asked.prompt.len() as u64);
+                    let running = self.engine.levels().running;
+                    job.asked.at = server.pass(job.asked.at, job.asked.prompt.len() as u64, running);
                 }
                 // Requests of several threads may come out of order of their time stamps.
                 let at = self.coming.partition_point(|other| other.asked.at <= job.asked.at);

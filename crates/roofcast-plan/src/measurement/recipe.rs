@@ -102,6 +102,7 @@ struct Recipe {
     activations: Option<Dtype>,
     max_cudagraph_capture_size: Option<u64>,
     async_scheduling: Option<bool>,
+    stream_interval: Option<u64>,
     #[serde(default)]
     frontend: Frontend,
     /// Seconds from the end of an answer until the client's next request reaches the server, if known.
@@ -241,6 +242,7 @@ pub(super) fn fill(row: &Measurement, spec: &mut EngineSpec) {
     spec.enforce_eager = recipe.enforce_eager;
     spec.vllm.async_scheduling = recipe.async_scheduling;
     spec.max_cudagraph_capture_size = recipe.max_cudagraph_capture_size;
+    spec.stream_interval = recipe.stream_interval;
     spec.frontend = recipe.frontend;
 }
 

@@ -16,7 +16,7 @@ const SHAREGPT_SIGMA: f64 = 0.9;
 pub(crate) const SHAREGPT_TOKENS: [u64; 2] = [4, 1024];
 
 /// Server flags with a value that change a forecast, with underscores in place of dashes.
-const VALUES: [&str; 11] = [
+const VALUES: [&str; 12] = [
     "max_num_seqs",
     "max_running_requests",
     "max_batch_size",
@@ -26,6 +26,7 @@ const VALUES: [&str; 11] = [
     "max_model_len",
     "max_seq_len",
     "max_cudagraph_capture_size",
+    "stream_interval",
     "gpu_memory_utilization",
     "mem_fraction_static",
 ];
@@ -120,6 +121,7 @@ impl RowSettings {
             "chunked_prefill" | "enable_chunked_prefill" => engine.enable_chunked_prefill = entry.switch(),
             "async_scheduling" => engine.vllm.async_scheduling = entry.switch(),
             "max_cudagraph_capture_size" => engine.max_cudagraph_capture_size = entry.count_from(0)?,
+            "stream_interval" => engine.stream_interval = entry.count()?,
             "enforce_eager" => engine.enforce_eager = entry.switch(),
             "power_limit_w" => self.power_limit_w = entry.count()?.map(|watts| watts as f64),
             "served" => engine.served = entry.switch(),
@@ -159,6 +161,7 @@ impl RowSettings {
         spec.gpu_memory_utilization = engine.gpu_memory_utilization.or(spec.gpu_memory_utilization);
         spec.max_cudagraph_capture_size =
             engine.max_cudagraph_capture_size.or(spec.max_cudagraph_capture_size);
+        spec.stream_interval = engine.stream_interval.or(spec.stream_interval);
         spec.enforce_eager = engine.enforce_eager.or(spec.enforce_eager);
         spec.served = engine.served.or(spec.served);
         if spec.kind() == EngineKind::Sglang {

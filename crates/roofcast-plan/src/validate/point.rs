@@ -114,7 +114,7 @@ fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<(
     let seen = Seen { all: rank * context, within: &within };
     let (_, shares) = price.mixed(rank, seen, &[]);
     let decode = price.decode(rank);
-    let ms = Ticks::from(decode.fixed + decode.attending(seen)).ms();
+    let ms = Ticks::from(decode.time(seen)).ms();
     let per_second = batch as f64 * 1e3 / ms;
     let metrics = Metrics { tpot_ms: Some(ms), output_tok_s: Some(per_second), ..Metrics::default() };
     let shares = of_whole(as_f64(shares), shares.total() as f64);

@@ -118,6 +118,9 @@ class DeploymentFlags(TypedDict, total=False):
     """Tokens of the largest step that a CUDA graph of vLLM captures; 0 for none with prompts, which is what other
     engines have [default: vLLM's, twice the tokens of max_num_seqs decodes up to 512, 1024 on data-centre Blackwell
     from 0.28 on]"""
+    stream_interval: int | None
+    """Tokens of a request from one of its messages to the next; the first is sent at once. A server process spends
+    its time by messages, which bounds small models [default: 1]"""
     attention_backend: Word | None
     """Attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated
     engines]"""
@@ -566,6 +569,9 @@ class PlanFlags(TypedDict, total=False):
     """Tokens of the largest step that a CUDA graph of vLLM captures; 0 for none with prompts, which is what other
     engines have [default: vLLM's, twice the tokens of max_num_seqs decodes up to 512, 1024 on data-centre Blackwell
     from 0.28 on]"""
+    stream_interval: int | None
+    """Tokens of a request from one of its messages to the next; the first is sent at once. A server process spends
+    its time by messages, which bounds small models [default: 1]"""
     attention_backend: Word | None
     """Attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated
     engines]"""

@@ -120,15 +120,14 @@ impl<D: Decodes> Engine<D> {
     fn leap(&mut self, horizon: Ticks, most: u64) -> Run {
         let state = &mut self.state;
         let n = state.decodes.len();
-        let price = self.price.decode(n);
-        let attending = price.attending(state.decodes.seen());
-        let mut growth = price.attending(state.decodes.growth());
-        let first = price.fixed + attending;
+        let run = self.price.decode(n).steps(state.decodes.seen(), state.decodes.growth());
+        let first = run.first;
+        let mut growth = run.growth;
         let steady = state.decodes.steady().min(self.policy.patience(state)).min(state.polling_patience());
         let left = if horizon == Ticks::NEVER { horizon } else { horizon - state.clock };
         let used = state.used();
         let steps = match self.price.joint() {
-            None => steps_within(first, growth, left, steady.min(most)),
+            None => steps_within(first, growth, left, steady.min(most).min(run.most)),
             Some(joint) => {
                 growth = joint.growth;
                 joint.count
@@ -137,11 +136,11 @@ impl<D: Decodes> Engine<D> {
         let steps = state.take_blocks_of(steps);
         let time = sum_of_run(first, growth, steps);
         let end = state.clock + Ticks(time);
-        state.tally.decoded(n, steps, time);
+        state.tally.decoded(n, steps, [time, run.waits(steps)]);
         state.decoded(steps, first, growth, end);
         count(state, n, n * steps, steps);
         if state.timeline.is_some() {
-            let bound = self.price.bound(n, attending);
+            let bound = self.price.bound(n, state.decodes.seen());
             state.tell_of_decodes(end, steps, used, bound);
         }
         let last = u128::from(first) + u128::from(growth) * u128::from(steps - 1);

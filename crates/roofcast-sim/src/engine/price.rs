@@ -9,7 +9,7 @@ use roofcast_cost::operator::{AdaptedTokens, Rows};
 use roofcast_cost::step::{Contexts, Pass};
 use roofcast_cost::timing::{AffineStep, Timing};
 use roofcast_facts::batch::{Seen, Sequences};
-use roofcast_facts::clock::{TICKS_PER_PS, Ticks};
+use roofcast_facts::clock::{TICKS_PER_PS, Ticks, sum_of_run};
 use roofcast_facts::shares::BottleneckShares;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -21,11 +21,13 @@ const MOST_ROWS: usize = 1 << 16;
 /// Number of decodes and of rows, from 0, whose prices are shared by equal replicas: vLLM's largest default batch.
 const SHARED: usize = 1025;
 
-/// The price of a step of `n` decodes in ticks: `fixed + attending(seen)`.
+/// The price of a step of `n` decodes in ticks: `fixed + attending(seen)`, at least `floor`.
 #[derive(Debug, Clone, Default)]
 pub struct Decode {
     /// Ticks that do not depend on the context.
-    pub fixed: u64,
+    fixed: u64,
+    /// Least ticks of the step: the host's.
+    floor: u64,
     /// Ticks per token of context that full attention reads.
     slope: u64,
     /// Ticks per token of context that lies within each window; one value for each of [`StepPrices::reaches`].
@@ -33,7 +35,36 @@ pub struct Decode {
     /// Ticks of either half of the times by context that exchanges of tokens hide.
     hidden: [u64; 2],
     /// Time that does not depend on the context, split by bottleneck.
-    pub(super) shares: BottleneckShares<u64>,
+    shares: BottleneckShares<u64>,
+}
+
+/// Equal steps of decodes one after the other, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DecodeSteps {
+    /// Ticks of the first step.
+    pub first: u64,
+    /// Ticks by which each step is longer than the one before.
+    pub growth: u64,
+    /// Number of steps, from one, for which the growth holds.
+    pub most: u64,
+    /// Ticks of the first step without the wait for the host, and their growth.
+    busy: [u64; 2],
+}
+
+impl DecodeSteps {
+    /// One step of `ticks`.
+    pub(super) fn single(ticks: u64) -> DecodeSteps {
+        DecodeSteps { first: ticks, growth: 0, most: 1, busy: [ticks, 0] }
+    }
+
+    /// Ticks in which `steps` steps wait for the host.
+    pub(super) fn waits(&self, steps: u64) -> u128 {
+        let [busy, growth] = self.busy;
+        match self.first == busy {
+            true => 0,
+            false => sum_of_run(self.first, self.growth, steps) - sum_of_run(busy, growth, steps),
+        }
+    }
 }
 
 impl Decode {
@@ -44,6 +75,7 @@ impl Decode {
         let slopes = step.slopes.into_iter().map(whole).collect();
         Decode {
             fixed: shares.total(),
+            floor: whole(step.floor),
             slope: whole(step.slope),
             slopes,
             hidden: step.hidden.map(whole),
@@ -51,19 +83,47 @@ impl Decode {
         }
     }
 
-    /// True if [`Decode::attending`] is linear in the contexts.
-    pub(super) fn is_linear(&self) -> bool {
-        self.hidden == [0; 2]
+    /// Ticks of a step whose sequences see `seen` tokens of context.
+    #[inline(always)]
+    pub fn time(&self, seen: Seen) -> u64 {
+        (self.fixed + self.attending(seen)).max(self.floor)
     }
 
-    /// Ticks for the tokens of context that attention reads, or for their growth: `slope · all + Σ slopes[r] ·
-    /// within[r]`, beyond the hidden ones.
+    /// Steps whose context is `seen` in the first and grows by `growth` in each.
     #[inline(always)]
-    pub fn attending(&self, seen: Seen) -> u64 {
-        let mut ticks = self.slope * seen.all;
-        for (slope, tokens) in self.slopes.iter().zip(seen.within) {
-            ticks += slope * tokens;
+    pub fn steps(&self, seen: Seen, growth: Seen) -> DecodeSteps {
+        let busy = self.fixed + self.attending(seen);
+        let grows = self.reading(growth);
+        if self.hidden != [0; 2] {
+            return DecodeSteps { busy: [busy, 0], ..DecodeSteps::single(busy.max(self.floor)) };
         }
+        if busy >= self.floor {
+            return DecodeSteps { first: busy, growth: grows, most: u64::MAX, busy: [busy, grows] };
+        }
+        let most = (self.floor - busy).checked_div(grows).map_or(u64::MAX, |steps| steps + 1);
+        DecodeSteps { first: self.floor, growth: 0, most, busy: [busy, grows] }
+    }
+
+    /// Time of a step whose sequences see `seen` tokens of context, by bottleneck; attention is memory-bound if `memory`.
+    pub(super) fn shares(&self, seen: Seen, memory: bool) -> BottleneckShares<u64> {
+        let mut shares = self.shares;
+        let attending = self.attending(seen);
+        *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
+        shares.host += self.floor.saturating_sub(self.fixed + attending);
+        shares
+    }
+
+    /// Ticks in which attention reads tokens of context, or their growth: `slope · all + Σ slopes[r] · within[r]`.
+    #[inline(always)]
+    fn reading(&self, seen: Seen) -> u64 {
+        let windows = self.slopes.iter().zip(seen.within).map(|(slope, tokens)| slope * tokens);
+        self.slope * seen.all + windows.sum::<u64>()
+    }
+
+    /// Ticks in which attention reads tokens of context, beyond the hidden ones.
+    #[inline(always)]
+    fn attending(&self, seen: Seen) -> u64 {
+        let ticks = self.reading(seen);
         if self.hidden == [0; 2] {
             return ticks;
         }
@@ -230,20 +290,20 @@ impl StepPrices {
         })
     }
 
-    /// Bottleneck of a step of `n` decodes whose context-dependent part takes `attending` ticks.
-    pub(crate) fn bound(&mut self, n: u64, attending: u64) -> &'static str {
+    /// Bottleneck of a step of `n` decodes whose sequences see `seen` tokens of context.
+    pub(crate) fn bound(&mut self, n: u64, seen: Seen) -> &'static str {
         let memory = self.slopes_memory;
-        let mut shares = self.decode(n).shares;
-        *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
-        shares.largest()
+        self.decode(n).shares(seen, memory).largest()
     }
 
     /// Time of a whole run, split by bottleneck.
     pub(crate) fn account(&mut self, tally: &Tally) -> BottleneckShares<Ticks> {
         let mut shares = tally.mixed;
         let memory = self.slopes_memory;
-        // The time of decodes beyond the part that does not depend on the context is the time of attention.
-        let mut attending = tally.decoding;
+        // The time of decodes beyond the part that does not depend on the context, and beyond the wait for the host, is the time
+        // of attention.
+        let mut attending = tally.decoding - tally.waiting;
+        shares.host += tally.waiting;
         for (n, steps) in tally.decodes.iter().enumerate().filter(|(_, steps)| **steps > 0) {
             let Decode { fixed, shares: by, .. } = self.decode(n as u64);
             let steps = u128::from(*steps);
@@ -336,6 +396,21 @@ mod tests {
         assert_eq!(decode.attending(Seen { all: 10, within: &[4] }), 32);
     }
 
+    /// 100 ticks beside attention and 2 a token of context, on a host that takes 120: with 4 tokens in the first step and one more
+    /// in each, the device takes 108, 110, … ticks and waits 12, 10, …, 0 in seven steps; then each step takes two ticks more.
+    #[test]
+    fn a_step_takes_at_least_the_host_s_time() {
+        let decode = Decode { fixed: 100, floor: 120, slope: 2, ..Decode::default() };
+        let seen = |all| Seen { all, within: &[] };
+        let steps = decode.steps(seen(4), seen(1));
+        assert_eq!((steps.first, steps.growth, steps.most), (120, 0, 7));
+        assert_eq!((steps.waits(1), steps.waits(7)), (12, 12 + 10 + 8 + 6 + 4 + 2));
+        let later = decode.steps(seen(11), seen(1));
+        assert_eq!((later.first, later.growth, later.most, later.waits(9)), (122, 2, u64::MAX, 0));
+        assert_eq!((4..12).map(|all| decode.time(seen(all))).max(), Some(122));
+        assert_eq!(decode.shares(seen(4), true).host, 12);
+    }
+
     /// The price of a whole step agrees with its affine form: it grows by the slope per token of context.
     #[test]
     fn a_step_grows_by_its_slope() {
@@ -346,8 +421,10 @@ mod tests {
                 timing.step(timing.model.passes(n, seen, &[])).total()
             };
             let slope = timing.decode(n).slope;
-            assert!(((step(2000) - step(1000)) / (1000.0 * slope) - 1.0).abs() < 1e-6, "{n} {slope}");
-            assert!((step(0) / timing.decode(n).fixed.total() - 1.0).abs() < 1e-9);
+            let [near, far] = [10_000_000, 20_000_000];
+            assert!(((step(far) - step(near)) / (1e7 * slope) - 1.0).abs() < 1e-6, "{n} {slope}");
+            let none = timing.decode(n);
+            assert!((step(0) / none.fixed.total().max(none.floor) - 1.0).abs() < 1e-9);
         }
     }
 
@@ -361,7 +438,7 @@ mod tests {
         let took = |seen: [u64; 3]| seen.map(|seen| u128::from(fixed + slope * seen)).iter().sum();
         let mut account = |seen| {
             let mut tally = Tally::default();
-            tally.decoded(2, 3, took(seen));
+            tally.decoded(2, 3, [took(seen), 0]);
             price.account(&tally)
         };
         let with = account([200, 202, 204]);

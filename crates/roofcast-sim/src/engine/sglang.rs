@@ -15,7 +15,7 @@ pub(crate) use settings::SglangConfig;
 
 use super::event::Event;
 use super::link::Link;
-use super::price::StepPrices;
+use super::price::{DecodeSteps, StepPrices};
 use super::{Replica, steps_within};
 use crate::kv_cache::prefix::{Outputs, Tokens};
 use crate::scheduler::sglang::budget::CLIP_MAX_NEW_TOKENS;
@@ -83,12 +83,12 @@ struct Life {
     here: bool,
 }
 
-/// A decided batch: its time in ticks, and the growth of that time per further equal batch.
+/// A decided batch: its time in ticks, and the times of further equal batches.
 #[derive(Debug, Clone)]
 struct Batch {
     step: Box<Step>,
     time: u64,
-    growth: u64,
+    run: DecodeSteps,
     /// Part of the batch's ticks that is spent waiting for copies between tiers.
     waits: u64,
     /// Requests that decode for the first time in this batch.
@@ -152,10 +152,11 @@ impl<D: Decodes> Sglang<D> {
             None => self.schedule(),
         }?;
         let fresh = if step.decodes > 0 { std::mem::take(&mut self.fresh) } else { Vec::new() };
-        let (time, growth, bound) = self.cost(&step);
+        let (run, bound) = self.cost(&step);
+        let time = run.first;
         let waits = self.copying(&step, time, written_back);
         let segment = self.segment(&step, if waits > time { "swap" } else { bound });
-        Ok(Batch { step, time: time + waits, growth, waits, fresh, segment })
+        Ok(Batch { step, time: time + waits, run, waits, fresh, segment })
     }
 
     /// Decides the requests of the next batch; also returns the number of tokens for which the decision waited until
@@ -204,7 +205,7 @@ impl<D: Decodes> Sglang<D> {
             let more = self.further(&batch, Ticks::ZERO, horizon);
             self.count(&mut batch, more);
             self.deliver(&batch, more);
-            self.passed(&batch, more, self.clock - Ticks::from(batch.time + batch.growth * more));
+            self.passed(&batch, more, self.clock - Ticks::from(batch.time + batch.run.growth * more));
             self.scheduler.recycle(batch.step);
         }
         true
@@ -219,15 +220,15 @@ impl<D: Decodes> Sglang<D> {
         if !self.leap || batch.waits > 0 {
             return 0;
         }
-        let step_limit = self.equal_decisions(&batch.step);
+        let step_limit = self.equal_decisions(&batch.step).min(batch.run.most - 1);
         let left = if horizon == Ticks::NEVER { horizon } else { (horizon - self.clock) - late };
         if step_limit == 0 || left == Ticks::ZERO {
             return 0;
         }
         let within = if self.overlaps() {
-            steps_within(batch.time, batch.growth, left, step_limit)
+            steps_within(batch.time, batch.run.growth, left, step_limit)
         } else {
-            steps_within(batch.time, batch.growth, left, step_limit + 1) - 1
+            steps_within(batch.time, batch.run.growth, left, step_limit + 1) - 1
         };
         if within == 0 { 0 } else { self.scheduler.affordable(within) }
     }
@@ -262,17 +263,17 @@ impl<D: Decodes> Sglang<D> {
         if more > 0 {
             self.deliver(&batch, more - 1);
             // The last decision was made when the second-last of these batches began.
-            decided = self.clock - Ticks::from(batch.time + batch.growth * (more - 1));
+            decided = self.clock - Ticks::from(batch.time + batch.run.growth * (more - 1));
         }
         self.passed(&batch, more, decided);
-        batch.time += batch.growth * more;
+        batch.time += batch.run.growth * more;
         batch.segment.blocks[0] = batch.segment.blocks[1];
         self.pending = Some(batch);
     }
 
     /// Processes the results of `batch` and of `more` equal batches, one after another.
     fn deliver(&mut self, batch: &Batch, more: u64) {
-        let Batch { step, time, growth, fresh, .. } = batch;
+        let Batch { step, time, run: DecodeSteps { growth, .. }, fresh, .. } = batch;
         let start = self.clock;
         let first_end = start + Ticks::from(*time);
         let pairs = u128::from(more) * u128::from(more + 1) / 2;

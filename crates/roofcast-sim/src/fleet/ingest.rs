@@ -2,12 +2,13 @@
 //!
 //! Knows: a Python server reads and tokenizes one request after another, in `ingest + n · ingest_token` seconds for a
 //! prompt of n tokens, and then adds a latency of `request` seconds, in which requests overlap. Several processes of a
-//! server read as many requests at a time; the one that is free first takes the next. A compiled server adds half of `request`, and requests never wait for each other. All are host times, which a slower host lengthens. Knows
+//! server read as many requests at a time; the one that is free first takes the next. A first token waits for half of the message that
+//! brings it with the tokens of all running requests, as does every later one, so that the wait is added once, before the
+//! engine. A compiled server adds half of `request`, and requests never wait for each other. All are host times, which a slower host lengthens. Knows
 //! nothing about how an engine serves a request.
 
 use super::earliest::Earliest;
 use roofcast_ask::arrival::Arrival;
-use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::CostKind;
 use roofcast_ask::workload::Prompt;
 use roofcast_cost::forecaster::Forecaster;
@@ -27,6 +28,8 @@ pub struct Ingest {
     token: f64,
     /// Latency from the end of reading until the engine has the request; overlaps with the latency of other requests.
     latency: Ticks,
+    /// Seconds for which a token waits per running request of the replica: half of the time to stream one of theirs.
+    stream: f64,
     /// Time at which each process of the server finishes reading its last request.
     free: Vec<Ticks>,
 }
@@ -48,17 +51,18 @@ impl Ingest {
             each: python(times.request_serial),
             token: python(times.prompt_token),
             latency: Picoseconds::from_seconds(latency).into(),
-            free: vec![Ticks::ZERO; processes(deployment)],
+            stream: forecaster.half_a_stream(),
+            free: vec![Ticks::ZERO; deployment.server_processes() as usize],
         })
     }
 
-    /// Time at which a request of `tokens` prompt tokens that arrives at `at` reaches its engine's queue. Calls must be
-    /// in order of time.
-    pub fn pass(&mut self, at: Ticks, tokens: u64) -> Ticks {
+    /// Time at which a request of `tokens` prompt tokens that arrives at `at` reaches its engine's queue, if `running` requests
+    /// of the replica stream tokens. Calls must be in order of time.
+    pub fn pass(&mut self, at: Ticks, tokens: u64, running: u64) -> Ticks {
         let reading = self.reading(tokens);
         let Some(free) = self.free.iter_mut().min() else { return at };
         *free = (*free).max(at) + reading;
-        *free + self.latency
+        *free + self.latency + Picoseconds::from_seconds(self.stream * running as f64).into()
     }
 
     /// Time that the server adds to a request that arrives while the server is idle.
@@ -69,18 +73,6 @@ impl Ingest {
     fn reading(&self, tokens: u64) -> Ticks {
         Picoseconds::from_seconds(self.each + self.token * tokens as f64).into()
     }
-}
-
-/// First version of vLLM that starts a process of its server for each data-parallel rank: 0.15.1 logs it (`ServeSubcommand.cmd`
-/// in `entrypoints/cli/serve.py`).
-const PROCESSES_BY_RANK: &str = "0.15.0 (2026-01)";
-
-/// Number of processes of a replica's server: as asked for, else one, or one for each data-parallel rank of a newer vLLM.
-fn processes(deployment: &Deployment) -> usize {
-    let Some(vllm) = deployment.engine.vllm() else { return 1 };
-    let by_rank = deployment.engine.is_since(PROCESSES_BY_RANK);
-    let usual = if by_rank { deployment.parallelism.attention_dp } else { 1 };
-    vllm.api_server_count.unwrap_or(usual).max(1) as usize
 }
 
 /// A request on its way through a server.
@@ -129,11 +121,11 @@ impl Servers {
         self.each.get(index).map_or(0, |server| server.inside.len() as u64)
     }
 
-    /// Adds a request to the server of replica `index`.
+    /// Adds a request to the server of replica `index`, which streams the tokens of `running` requests.
     #[inline(never)]
-    pub(super) fn take(&mut self, index: usize, arrival: Arrival, prompt: Prompt) {
+    pub(super) fn take(&mut self, index: usize, running: u64, arrival: Arrival, prompt: Prompt) {
         let server = &mut self.each[index];
-        let at = server.ingest.pass(arrival.at, u64::from(arrival.input));
+        let at = server.ingest.pass(arrival.at, u64::from(arrival.input), running);
         let arrival = Arrival { at, ..arrival };
         // A short prompt in one process overtakes a long one in another.
         let place = server.inside.partition_point(|earlier| earlier.arrival.at <= at);
@@ -215,12 +207,13 @@ mod tests {
     /// which passes at 12 ms: the order at the engines is 0, 2, 1.
     #[test]
     fn engines_have_requests_in_order_of_time() {
-        let idle = Ingest { each: 0.01, token: 0.0, latency: Ticks::ZERO, free: vec![Ticks::ZERO] };
+        let idle =
+            Ingest { each: 0.01, token: 0.0, latency: Ticks::ZERO, stream: 0.0, free: vec![Ticks::ZERO] };
         let mut servers = Servers::new(vec![idle.clone(), idle]);
         assert_eq!(servers.due(), Ticks::NEVER);
         for (number, index, sent) in [(0, 0, 0.0), (1, 0, 1.0), (2, 1, 2.0)] {
             let arrival = Arrival { number, at: ms(sent), ..Default::default() };
-            servers.take(index, arrival, Prompt::Own);
+            servers.take(index, 0, arrival, Prompt::Own);
         }
         assert_eq!((servers.inside(0), servers.inside(1)), (2, 1));
         let mut left = || (servers.due(), servers.pass().map(|p| p.arrival.number));
@@ -229,12 +222,15 @@ mod tests {
     }
 
     /// 2 ms per request, 1 µs per token, 5 ms of latency: three requests of 1,000 tokens at time 0 are read after 3, 6
-    /// and 9 ms and reach the engine after 8, 11 and 14 ms; one at 20 ms does not wait and reaches the engine at 28 ms.
+    /// and 9 ms and reach the engine after 8, 11 and 14 ms; one at 20 ms does not wait and reaches the engine at 28 ms. Where half a
+    /// stream takes 40 µs, one at 40 ms beside 50 running requests waits 2 ms more: it is there at 50 ms.
     #[test]
     fn requests_are_read_one_after_the_other() {
-        let mut server = Ingest { each: 2e-3, token: 1e-6, latency: ms(5.0), free: vec![Ticks::ZERO] };
-        let times = [0.0, 0.0, 0.0, 20.0].map(|at| server.pass(ms(at), 1000));
+        let free = vec![Ticks::ZERO];
+        let mut server = Ingest { each: 2e-3, token: 1e-6, latency: ms(5.0), stream: 40e-6, free };
+        let times = [0.0, 0.0, 0.0, 20.0].map(|at| server.pass(ms(at), 1000, 0));
         assert_eq!(times, [8.0, 11.0, 14.0, 28.0].map(ms));
+        assert_eq!(server.pass(ms(40.0), 1000, 50), ms(50.0));
         assert_eq!(server.alone(1000), ms(8.0));
     }
 
@@ -253,27 +249,9 @@ mod tests {
         };
         let [mut one, mut two] = [1, 2].map(server);
         let each = one.reading(1000);
-        let left = |server: &mut Ingest| [0; 4].map(|_| server.pass(Ticks::ZERO, 1000));
+        let left = |server: &mut Ingest| [0; 4].map(|_| server.pass(Ticks::ZERO, 1000, 0));
         let after = |readings: u64| (0..readings).fold(one.latency, |sum, _| sum + each);
         let [in_turn, by_two] = [[1, 2, 3, 4], [1, 1, 2, 2]].map(|turns| turns.map(after));
         assert_eq!((left(&mut two), left(&mut one)), (by_two, in_turn));
-    }
-
-    /// Two data-parallel ranks have two processes from vLLM 0.15 on, unless the command says one.
-    #[test]
-    fn data_parallel_ranks_have_a_process_each() {
-        let catalog = Catalog::embedded().unwrap();
-        let entry = catalog.model("meta-llama/Llama-3.1-8B-Instruct").unwrap();
-        let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
-        let chip = Arc::new(catalog.accelerator("h100-sxm").unwrap().clone());
-        for (version, asked, count) in [("0.14.0", None, 1), ("0.15.1", None, 2), ("0.15.1", Some(1), 1)] {
-            let mut options = DeploymentOptions::default();
-            options.engine.version = Some(version.to_owned());
-            options.engine.vllm.api_server_count = asked;
-            options.parallelism.tp = Some(1);
-            options.parallelism.attention_dp = Some(2);
-            let deployment = Deployment::resolve(Arc::clone(&model), Arc::clone(&chip), &options).unwrap();
-            assert_eq!(processes(&deployment), count, "{version} {asked:?}");
-        }
     }
 }

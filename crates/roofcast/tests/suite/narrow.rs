@@ -3,6 +3,7 @@
 
 use crate::support::{catalog, model};
 use roofcast::batch::Batch;
+use roofcast::coefficients::Evidence;
 use roofcast::cost::{Utilization, cost};
 use roofcast::deployment::DeploymentOptions;
 use roofcast::parallelism::RequestedParallelism;
@@ -130,6 +131,39 @@ fn a_kernel_beyond_its_figures_gives_way() {
         said.starts_with("NOT MEASURED: nobody timed GEMMs with gptq-int4 weights on b200-sxm"),
         "{said}"
     );
+}
+
+/// Attention of a prompt or of decodes on one chip differs between engines by less than the ratio beyond which a kernel gives way
+/// (2.5, with a tenth for other lengths than those at which they are compared), for heads of 128 and 256 and latent attention.
+#[test]
+fn engines_attend_in_similar_times() {
+    let models = [
+        ("llama-3.1-8b", 1),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", 1),
+        ("deepseek-v3", 8),
+        ("google/gemma-4-31B-it", 1),
+    ];
+    let mut apart = Vec::new();
+    for (chip, model) in CHIPS.into_iter().flat_map(|chip| models.map(|model| (chip, model))) {
+        for batch in [Batch::prefill(1, 8192), Batch::decode(64, 8192)] {
+            let attention = |engine: &str| {
+                let step = cost(&forecaster(chip, engine, model, "bf16")?, &batch, Utilization::FULL);
+                let timed = step.operators.iter().filter(|o| {
+                    o.name.attends() && o.rests_on.as_ref().is_some_and(|b| b.evidence != Evidence::Nothing)
+                });
+                let longest = timed.max_by_key(|o| o.forecast)?;
+                Some((longest.forecast.0 as f64, longest.rests_on.as_ref()?.kernel.clone()))
+            };
+            let times: Vec<_> =
+                ["vllm", "sglang", "tensorrt-llm"].into_iter().filter_map(attention).collect();
+            let of_all = times.iter().map(|(time, _)| *time);
+            let ratio = of_all.clone().fold(0.0, f64::max) / of_all.fold(f64::INFINITY, f64::min);
+            if times.len() > 1 && ratio > 2.75 {
+                apart.push(format!("{chip} {} {ratio:.2}: {times:?}", model.0));
+            }
+        }
+    }
+    assert!(apart.is_empty(), "{}", apart.join("\n"));
 }
 
 /// The published checkpoint of a model whose maker scales its fp8 weights in blocks is what `fp8` means, by whatever name.

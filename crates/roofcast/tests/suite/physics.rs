@@ -135,8 +135,8 @@ proptest! {
         prop_assert!(kernels <= 6 * limits + measured, "{step:?}");
     }
 
-    /// A newer release is no slower, unless an operator runs another kernel, which the answer names. The time outside
-    /// of operators is no longer. Releases before V1 are excluded, because they captured whole graphs.
+    /// A newer release is no slower, unless an operator runs another kernel, which the answer names, or the gaps between pieces of
+    /// vLLM's graphs are within 0.2 % of a prompt. The time outside of operators is no longer. Releases before V1 are excluded, because they captured whole graphs.
     #[test]
     fn a_newer_release_is_no_slower_unless_another_kernel_runs(
         case in cases(), engine in 0..RELEASES.len(), at in 0..16_usize, n in 1..300_u64, tokens in 1..9000_u64,
@@ -163,7 +163,8 @@ proptest! {
             // In a shorter step less of the host's work is overlapped, so the sum of both times is compared.
             let kernels = |cost: &Cost| cost.operators.iter().map(|o| o.forecast.0).sum::<u64>();
             let slower = kernels(&new) > kernels(&old);
-            prop_assert!(slower || new.forecast <= old.forecast || host(&new) <= host(&old), "{pair:?} {old:?} {new:?}");
+            let same = new.forecast.0 as f64 <= 1.002 * old.forecast.0 as f64;
+            prop_assert!(slower || same || host(&new) <= host(&old), "{pair:?} {old:?} {new:?}");
         }
     }
 

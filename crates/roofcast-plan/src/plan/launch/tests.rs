@@ -42,6 +42,7 @@ const SAMPLES: &[(&str, &str, &str, &str)] = &[
     ("language_model_only", "true", DENSE, ""),
     ("kv_cache_memory_bytes", "8000000000", DENSE, ""),
     ("enforce_eager", "true", DENSE, ""),
+    ("stream_interval", "20", DENSE, ""),
     ("max_cudagraph_capture_size", "256", DENSE, ""),
     ("max_cudagraph_capture_size", "0", DENSE, ""),
     ("speculative.num_speculative_tokens", "3", DENSE, "engine.speculative.method = \"ngram\"\n"),

@@ -41,12 +41,9 @@ impl Blocks {
         self.tally.shared_steps += u128::from(self.held.shared);
         let seen = Seen { all, within: &within };
         if chunks.is_empty() && self.speculation.is_none() {
-            let price = self.price.decode(decodes);
-            let attending = price.attending(seen);
-            let time = price.fixed + attending;
-            self.tally.decoded(decodes, 1, u128::from(time));
-            let bound = self.price.bound(decodes, attending);
-            return (Ticks::from(time), bound);
+            let run = self.price.decode(decodes).steps(seen, Seen::default());
+            self.tally.decoded(decodes, 1, [u128::from(run.first), run.waits(1)]);
+            return (Ticks::from(run.first), self.price.bound(decodes, seen));
         }
         let (_, mut shares) = self.price.mixed(decodes, seen, &chunks);
         if let Some(speculation) = &mut self.speculation {

@@ -46,16 +46,11 @@ impl Blocks {
             reaches.iter().map(|reach| contexts.iter().map(|c| (*c).min(*reach)).sum()).collect();
         let growing: Vec<u64> = reaches.iter().map(|reach| below(*reach).count() as u64).collect();
         let adapters = self.decoding_adapters();
-        let price = self.price.decode(n);
-        if !price.is_linear() {
-            return;
-        }
-        let all = contexts.iter().sum();
-        let attending = price.attending(Seen { all, within: &within });
-        let first = price.fixed + attending;
-        let growth = price.attending(Seen { all: n, within: &growing });
+        let seen = Seen { all: contexts.iter().sum(), within: &within };
+        let run = self.price.decode(n).steps(seen, Seen { all: n, within: &growing });
+        let [first, growth] = [run.first, run.growth];
         let kernels = adapters.total();
-        let step_limit = most.min(fills.unwrap_or(u64::MAX));
+        let step_limit = most.min(fills.unwrap_or(u64::MAX)).min(run.most);
         let held_blocks = self.held_blocks();
         let steps = self.scheduler.leap(steps_within(first + kernels, growth, left, step_limit));
         if steps == 0 {
@@ -63,12 +58,12 @@ impl Blocks {
         }
         self.count(&contexts, steps);
         let time = sum_of_run(first, growth, steps);
-        self.tally.decoded(n, steps, time);
+        self.tally.decoded(n, steps, [time, run.waits(steps)]);
         self.tally.itl.add_run(first + kernels, growth, steps, n);
         self.pass_adapters(adapters, steps);
         let start = self.clock;
         self.clock += Ticks(time) + Ticks::from(kernels * steps);
-        self.tell_of_leap(start, (n, steps), held_blocks, attending);
+        self.tell_of_leap(start, (n, steps), held_blocks, seen);
         for id in self.scheduler.running() {
             let life = &mut self.requests[*id];
             life.generated += steps;
@@ -81,7 +76,7 @@ impl Blocks {
     }
 
     /// Records `steps` steps of `n` decodes in the timeline, which began at `start` with `held` blocks.
-    fn tell_of_leap(&mut self, start: Ticks, (n, steps): (u64, u64), held: u64, attending: u64) {
+    fn tell_of_leap(&mut self, start: Ticks, (n, steps): (u64, u64), held: u64, seen: Seen) {
         let blocks = [held, self.held_blocks()];
         let Some(timeline) = &mut self.timeline else { return };
         timeline.computed(&Segment {
@@ -93,7 +88,7 @@ impl Blocks {
             waiting: self.scheduler.waiting_count(),
             output_tokens: n * steps,
             blocks,
-            bound: self.price.bound(n, attending),
+            bound: self.price.bound(n, seen),
             ..Segment::default()
         });
     }

@@ -76,6 +76,7 @@ impl JointPrices {
         let adapted = AdaptedTokens::default();
         let mut slowest = JointSteps { count: 1, shares: BottleneckShares::default(), growth: 0, adapted };
         let mut linear = Vec::new();
+        let mut most = u64::MAX;
         for (at, ((load, passes), own)) in loads.iter().zip(passes).zip(rows).enumerate() {
             let padded = |own: u64| if pads { largest_rank } else { own };
             let mut growth = None;
@@ -86,12 +87,12 @@ impl JointPrices {
                 let price = decodes
                     .entry([n, rows, tokens])
                     .or_insert_with(|| Decode::of(timing.decode_among(n, among)));
-                let mut shares = price.shares;
-                let attending = price.attending(load.seen());
-                let grows = |repeats: &&Repeats| price.attending(Seen { all: n, within: &repeats.growth });
-                growth = repeats.get(at).filter(|repeats| repeats.steps > 1 && price.is_linear()).map(grows);
-                *(if *slopes_memory { &mut shares.memory } else { &mut shares.compute }) += attending;
-                shares
+                if let Some(repeats) = repeats.get(at).filter(|repeats| repeats.steps > 1) {
+                    let run = price.steps(load.seen(), Seen { all: n, within: &repeats.growth });
+                    most = most.min(run.most);
+                    growth = Some(run.growth);
+                }
+                price.shares(load.seen(), *slopes_memory)
             } else {
                 let among = |pass: Pass| {
                     let rows = padded(pass.rows);
@@ -105,7 +106,7 @@ impl JointPrices {
             }
         }
         if linear.len() == loads.len() {
-            slowest.count = steps_of_slowest((slowest.shares.total(), slowest.growth), &linear);
+            slowest.count = steps_of_slowest((slowest.shares.total(), slowest.growth), &linear).min(most);
         }
         slowest
     }

@@ -2,6 +2,7 @@
 
 use super::{Batch, Sglang};
 use crate::engine::event::Event;
+use crate::engine::price::DecodeSteps;
 use crate::scheduler::sglang::{ForwardMode, RequestId, Step};
 use crate::scheduler::state::decodes::Decodes;
 use crate::timeline::{Mark, Segment};
@@ -10,22 +11,21 @@ use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::clock::{Ticks, sum_of_run};
 
 impl<D: Decodes> Sglang<D> {
-    /// Ticks of a batch, the growth of that time per further equal batch, and the bottleneck.
-    pub(super) fn cost(&mut self, step: &Step) -> (u64, u64, &'static str) {
+    /// Ticks of a batch and of further equal batches, and the bottleneck.
+    pub(super) fn cost(&mut self, step: &Step) -> (DecodeSteps, &'static str) {
         let n = step.decodes;
         if step.kind == ForwardMode::Decode {
-            let price = self.price.decode(n);
-            let attending = price.attending(self.rows.seen());
-            let growth = price.attending(self.rows.growth());
-            let time = price.fixed + attending;
-            let growth = self.price.joint().map_or(growth, |joint| joint.growth);
-            let bound = if self.timeline.is_some() { self.price.bound(n, attending) } else { "" };
-            return (time, growth, bound);
+            let mut run = self.price.decode(n).steps(self.rows.seen(), self.rows.growth());
+            if let Some(joint) = self.price.joint() {
+                run = DecodeSteps { growth: joint.growth, most: joint.count, ..run };
+            }
+            let bound = if self.timeline.is_some() { self.price.bound(n, self.rows.seen()) } else { "" };
+            return (run, bound);
         }
         let seen = if n > 0 { self.rows.seen() } else { Seen::default() };
         let (time, shares) = self.price.mixed(n, seen, &chunks(step));
         self.tally.mixed.add(shares);
-        (time.narrow(), 0, shares.largest())
+        (DecodeSteps::single(time.narrow()), shares.largest())
     }
 
     /// Counts the admissions, preemptions and retractions of a step.
@@ -79,7 +79,7 @@ impl<D: Decodes> Sglang<D> {
 
     /// Counts a batch and `more` equal batches after it.
     pub(super) fn count(&mut self, batch: &mut Batch, more: u64) {
-        let Batch { step, segment, time, growth, waits, .. } = batch;
+        let Batch { step, segment, time, run, waits, .. } = batch;
         let usage = self.scheduler.usage();
         let taken = if more > 0 { self.scheduler.repeat(more) } else { 0 };
         let n = step.decodes;
@@ -110,7 +110,8 @@ impl<D: Decodes> Sglang<D> {
             tally.spanned_blocks += (u128::from(usage.spanned) * many + taken) / u128::from(page);
         }
         if step.kind == ForwardMode::Decode {
-            tally.decoded(n, steps, sum_of_run(*time - *waits, *growth, steps));
+            let computing = sum_of_run(*time - *waits, run.growth, steps);
+            tally.decoded(n, steps, [computing, run.waits(steps)]);
         }
         segment.blocks = [usage.room / page, used];
     }
