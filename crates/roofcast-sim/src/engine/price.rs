@@ -60,10 +60,8 @@ impl DecodeSteps {
     /// Ticks in which `steps` steps wait for the host.
     pub(super) fn waits(&self, steps: u64) -> u128 {
         let [busy, growth] = self.busy;
-        match self.first == busy {
-            true => 0,
-            false => sum_of_run(self.first, self.growth, steps) - sum_of_run(busy, growth, steps),
-        }
+        let growth = if self.first == busy { self.growth } else { growth };
+        sum_of_run(self.first, self.growth, steps) - sum_of_run(busy, growth, steps)
     }
 }
 
