@@ -17,7 +17,8 @@ impl<D: Decodes> Sglang<D> {
         if step.kind == ForwardMode::Decode {
             let mut run = self.price.decode(n).steps(self.rows.seen(), self.rows.growth());
             if let Some(joint) = self.price.joint() {
-                run = DecodeSteps { growth: joint.growth, most: joint.count, ..run };
+                run.growth = joint.growth;
+                run.most = joint.count;
             }
             let bound = if self.timeline.is_some() { self.price.bound(n, self.rows.seen()) } else { "" };
             return (run, bound);
