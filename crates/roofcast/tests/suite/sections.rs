@@ -25,6 +25,10 @@ const NEEDS: [(&str, &str); 23] = [
         "workload = { input_len = 8, output_len = 8, images = { height = 4 }, arrivals = { kind = \"offline\" } }",
     ),
     (
+        "workload.images.frames",
+        "workload = { input_len = 8, output_len = 8, images = { width = 4, height = 4 }, arrivals = { kind = \"offline\" } }",
+    ),
+    (
         "workload.images.height",
         "workload = { input_len = 8, output_len = 8, images = { width = 4 }, arrivals = { kind = \"offline\" } }",
     ),

@@ -106,7 +106,8 @@ fn bad_lines_are_named() {
     let cases = [
         (String::new(), "t:1:1", "no known trace"),
         ("when,how\n1,2\n".into(), "t:1:1", "when,how"),
-        ("[{\"a\": 1}]".into(), "t:1:1", "no known trace"),
+        ("[{\"a\": 1}]".into(), "t:1:1", "expected input_length"),
+        ("[{\"a\": 1}".into(), "t:1:1", "no known trace"),
         ("arrival_s,input_len\n1,2\n".into(), "t:1:1", "output_len"),
         ("arrival_s,input_len,output_len\n".into(), "t", "no requests"),
         (format!("{azure}2023-11-16 18:17:02,1,1\n"), "t:3:1", "before"),
