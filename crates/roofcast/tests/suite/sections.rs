@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 const LLAMA: &str = "meta-llama/Llama-3.1-8B-Instruct";
 /// Keys that a section needs besides the key that is tested.
-const NEEDS: [(&str, &str); 23] = [
+const NEEDS: [(&str, &str); 24] = [
     ("engine.speculative.", "engine.speculative = { num_speculative_tokens = 2, acceptance_rate = 0.5 }"),
     ("engine.length_prediction.sigma", "engine.length_prediction = { kind = \"noisy\" }"),
     ("engine.length_prediction.accuracy", "engine.length_prediction = { kind = \"proxy\" }"),
