@@ -340,7 +340,7 @@ const CACHES: &[(&str, &str, &[&str])] = &[
     (
         "engine.enable_prefix_caching=true",
         "scheduler = \"lightllm\"",
-        &["enable_prefix_caching", "vllm or sglang"],
+        &["enable_prefix_caching", "vllm, sglang or llama.cpp"],
     ),
     (
         "model.name=google/gemma-3-27b-it",
