@@ -146,7 +146,7 @@ impl Group {
                 let mut scaled = lock(scaled);
                 let Scaled { scaling, open } = &mut *scaled;
                 let idle = |index: usize| self.engines[index].idle_since();
-                let starting = scaling.look(at, self.in_flight(), (&idle, &|_| false), open);
+                let starting = scaling.look(at, self.in_flight(), &idle, &|_| false, open);
                 starting.into_iter().for_each(|index| _ = self.engines[index].flush());
                 open.clone()
             }

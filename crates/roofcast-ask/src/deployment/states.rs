@@ -14,11 +14,11 @@ use std::sync::Arc;
 /// `_get_backend_priorities` of `platforms/cuda.py` in vLLM 0.33; `kv_cache_configurator.py` of SGLang 0.5.23). Rows on
 /// other chips are plain.
 pub(super) fn with_rows(model: Arc<Model>, engine: Option<EngineKind>, chip: &Accelerator) -> Arc<Model> {
-    let is_scaled = match (engine, chip.architecture.as_str()) {
-        (Some(EngineKind::Vllm | EngineKind::Sglang), "hopper") => true,
-        (Some(EngineKind::Vllm), "blackwell-rtx" | "blackwell-soc") => true,
-        _ => false,
-    };
+    let is_scaled = matches!(
+        (engine, chip.architecture.as_str()),
+        (Some(EngineKind::Vllm | EngineKind::Sglang), "hopper")
+            | (Some(EngineKind::Vllm), "blackwell-rtx" | "blackwell-soc")
+    );
     let is_sparse = |mixer: &Mixer| matches!(mixer, Mixer::Latent(latent) if latent.indexer.is_some());
     if !is_scaled || !model.layers.iter().any(|layer| is_sparse(&layer.mixer)) {
         return model;

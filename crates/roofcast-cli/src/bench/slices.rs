@@ -65,11 +65,14 @@ pub(super) fn slices(records: &[Record], length_s: f64) -> Vec<Slice> {
     (0..count).map(slice).collect()
 }
 
+/// A time of a request, if it has one.
+type TimeOfRecord = fn(&Record) -> Option<Picoseconds>;
+
 /// Remarks on the sampling error of `records`: means that so few requests leave open, a change over the run, a 99th percentile that
 /// rests on few values.
 pub(super) fn remarks(records: &[Record]) -> Vec<String> {
     let done: Vec<&Record> = records.iter().filter(|r| r.outcome == Outcome::Completed).collect();
-    let metrics: [(&str, fn(&Record) -> Option<Picoseconds>); 3] =
+    let metrics: [(&str, TimeOfRecord); 3] =
         [("TTFT", Record::ttft), ("TPOT", Record::tpot), ("E2EL", |r| Some(r.e2el()))];
     let mut remarks = Vec::new();
     let mut tails = Vec::new();

@@ -113,7 +113,7 @@ impl Fleet {
         let idle = |index: usize| {
             idle_since(self.replicas[index].as_ref()).filter(|_| load(index) == 0 && !down(index))
         };
-        let starting = scaling.look(at, in_flight, (&idle, &down), &mut self.open);
+        let starting = scaling.look(at, in_flight, &idle, &down, &mut self.open);
         self.start(starting);
     }
 

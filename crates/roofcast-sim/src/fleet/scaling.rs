@@ -46,7 +46,7 @@ enum ScalingCause {
     /// Replicas follow the number of requests in flight.
     Load { target: u64, min: u64, max: u64, startup: Ticks, patience: Ticks },
     /// Replicas follow the decisions of an autoscaler.
-    Ruled(Ruled),
+    Ruled(Box<Ruled>),
     /// Replicas follow planned times. `next` is the number of each replica's next window, `paid` the time until which
     /// the replica was up.
     Planned { schedule: Schedule, next: Vec<usize>, paid: Vec<Ticks> },
@@ -66,7 +66,7 @@ impl Scaling {
     pub fn new(spec: &AutoscaleSpec) -> Scaling {
         let startup = ticks(spec.startup_s);
         let cause = match Rule::of(spec) {
-            Some(rule) => ScalingCause::Ruled(Ruled::new(rule, startup, spec.min_replicas)),
+            Some(rule) => ScalingCause::Ruled(Box::new(Ruled::new(rule, startup, spec.min_replicas))),
             None => ScalingCause::Load {
                 target: spec.target_in_flight.unwrap_or(1),
                 min: spec.min_replicas,
@@ -114,7 +114,8 @@ impl Scaling {
         &mut self,
         at: Ticks,
         in_flight: u64,
-        (idle_since, down): (&dyn Fn(usize) -> Option<Ticks>, &dyn Fn(usize) -> bool),
+        idle_since: &dyn Fn(usize) -> Option<Ticks>,
+        down: &dyn Fn(usize) -> bool,
         open: &mut Vec<usize>,
     ) -> Vec<usize> {
         self.stop(at, idle_since);
@@ -258,7 +259,7 @@ mod tests {
             let mut scaling = Scaling::new(&spec);
             let busy = |_| None;
             let mut open = Vec::new();
-            assert_eq!(scaling.look(at(0.0), 1, (&busy, &|_| false), &mut open), [0, 1]);
+            assert_eq!(scaling.look(at(0.0), 1, &busy, &|_| false, &mut open), [0, 1]);
             // The permanent replica accepts at once.
             assert_eq!(open, [0]);
             scaling.settle(at(100.0), &busy);

@@ -310,6 +310,7 @@ impl Names {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // a list of one range is meant
 mod tests {
     use super::*;
 

@@ -305,6 +305,7 @@ fn singly(chunks: Vec<Chunks>) -> Vec<Chunks> {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // a list of one range is meant
 mod tests {
     use super::*;
 

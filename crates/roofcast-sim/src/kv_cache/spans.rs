@@ -157,7 +157,7 @@ impl Ranges {
         let touched = &self.0[from..to];
         let start = touched.first().map_or(numbers.start, |range| range.start.min(numbers.start));
         let end = touched.last().map_or(numbers.end, |range| range.end.max(numbers.end));
-        self.0.splice(from..to, [start..end]);
+        self.0.splice(from..to, std::iter::once(start..end));
         new
     }
 
@@ -268,6 +268,7 @@ impl Supply {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init)] // a list of one range is meant
 mod tests {
     use super::*;
 
