@@ -697,6 +697,7 @@ export interface HourlyPrice {
 export interface ImageCost {
   tokens: number;
   patches: number;
+  frame_pairs: number;
   weight_bytes: number;
   cache_bytes: number;
   limit_ms: number;

@@ -10,6 +10,7 @@ mod files;
 pub(crate) mod flags;
 pub(crate) mod foreign;
 mod help;
+mod images;
 mod keys;
 mod later;
 #[cfg(feature = "schema")]
@@ -153,9 +154,8 @@ pub(crate) struct LimitsArgs {
     /// batch=1..512, batch=1..512:x2, context=1024,8192, weights=bf16,fp8. Several keys give every combination.
     #[arg(long, value_name = "KEY=VALUES")]
     pub(crate) sweep: Vec<String>,
-    /// Also the encoder's time for one image: WIDTHxHEIGHT in pixels, or a number of tokens.
-    #[arg(long, value_name = "SIZE", conflicts_with_all = ["sweep", "compare", "intensity", "html"])]
-    pub(crate) image: Option<String>,
+    #[command(flatten)]
+    pub(crate) image: images::ImageArgs,
     /// Intensity of one layer of ROWSxCOLUMNS against batch, as in 4096x4096.
     #[arg(long, value_name = "ROWSxCOLUMNS", conflicts_with_all = ["sweep", "batch", "context", "prefill", "mfu", "mbu"])]
     pub(crate) intensity: Option<String>,

@@ -13,6 +13,7 @@ use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::encoder::{EncoderTime, PromptImages};
 use roofcast_facts::error::Result;
+use roofcast_facts::model::ImageTokens;
 use std::sync::Arc;
 
 /// A deployment with its coefficients.
@@ -123,9 +124,9 @@ impl Forecaster {
         self.other.as_deref().unwrap_or(self)
     }
 
-    /// Returns the time of the vision tower for `images`, at the limit or as forecast. An image is a pass of the tower
-    /// over its patches. Every patch attends to every other: these are as many pairs as those of a prompt of n tokens at
-    /// the end of 1.5 n.
+    /// Returns the time of the vision tower for `images`, at the limit or as forecast. An image or a video is a
+    /// pass of the tower over its patches. Every patch attends to every other of an image, or of two frames of a video: these
+    /// are as many pairs as those of a prompt of n tokens at the end of 1.5 n.
     ///
     /// # Errors
     /// Fails if the model has no tower that can be read.
@@ -136,8 +137,9 @@ impl Forecaster {
             EncoderTpMode::Data => deployment.parallelism.tp,
         };
         let timing = self.reshaped(deployment.encoder()?).timing(cost);
-        let patches = images.image.patches.max(1);
-        let chunk = [Sequences::prompt(patches, patches + patches / 2, false)];
+        let ImageTokens { patches, parts, .. } = images.image;
+        let patches = (patches / parts).max(1);
+        let chunk = [Sequences { count: parts, ..Sequences::prompt(patches, patches + patches / 2, false) }];
         let within = vec![0; timing.model.reaches.len()];
         let passes = || timing.model.passes(0, Contexts::Seen(Seen { all: 0, within: &within }), &chunk);
         let mut image_time = timing.step(passes());

@@ -1,6 +1,6 @@
 //! Time of a vision tower for the images of a prompt.
 //!
-//! Knows: images lie one after another in a prompt, and the step that
+//! Knows: images, or videos, lie one after another in a prompt, and the step that
 //! first computes a token of an image waits for its encoder, as vLLM's scheduler arranges. Knows nothing about
 //! the tower.
 
@@ -66,7 +66,7 @@ mod tests {
     /// token of the second is computed), the rest the third, and decodes none.
     #[test]
     fn images_are_reached_once() {
-        let image = ImageTokens { tokens: 100, patches: 400 };
+        let image = ImageTokens::image(100, 400);
         let images = PromptImages { start: 50, count: 3, image };
         let reached = |new, context| images.reached(&[Sequences::prompt(new, context, false)]);
         assert_eq!([reached(40, 40), reached(111, 151), reached(249, 400), reached(1, 401)], [0, 2, 1, 0]);

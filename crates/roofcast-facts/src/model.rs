@@ -22,7 +22,7 @@ pub use operator_kind::{Family, OperatorKind};
 pub use quantization::Quantization;
 pub use tensor::{Split, Tensor, TensorRole};
 pub use tower::ImageSize;
-pub use tower::{ImageTokens, Tower, frame_pairs};
+pub use tower::{ImageTokens, Tower};
 
 use crate::precision::{Dtype, Format, KvFormat};
 use crate::units::Bytes;

@@ -52,6 +52,13 @@ impl Deployment {
             };
             return Err(Error::field("images", "size", shown_size, accepted));
         }
+        let fewest = self.model.tower.map_or(1, |tower| tower.fewest_frames());
+        if let ImageSize::Frames(.., frames) = size
+            && frames < fewest
+        {
+            let accepted = format!("at least {fewest} frames, as the model's processor accepts");
+            return Err(Error::field("images", "frames", frames, accepted));
+        }
         self.model.tower.and_then(|tower| tower.tokens_of(size)).ok_or_else(|| {
             let unit = if matches!(size, ImageSize::Frames(..)) { "frames" } else { "pixels" };
             let shown_size =

@@ -4,7 +4,7 @@
 //! Tokens of an image of some width and height depend on the model, which fills them in. Knows nothing about encoders.
 
 use roofcast_facts::error::{Error, Result};
-use roofcast_facts::model::{ImageSize, frame_pairs};
+use roofcast_facts::model::ImageSize;
 use serde::{Deserialize, Serialize};
 
 /// Most frames of a video; processors sample at most 768 by default (`max_frames` of Qwen's).
@@ -74,10 +74,9 @@ impl Images {
         }
     }
 
-    /// The images that a tower computes: pairs of frames, if these are videos, each of `tokens` tokens.
-    pub fn computed(self, tokens: u64) -> Images {
-        let count = self.count * self.frames.map_or(1, frame_pairs);
-        Images { count, width: None, height: None, frames: None, tokens: Some(tokens) }
+    /// The images or videos by their number of tokens, each of `tokens`.
+    pub fn sized(self, tokens: u64) -> Images {
+        Images { width: None, height: None, frames: None, tokens: Some(tokens), ..self }
     }
 
     /// Tokens of all images of a request; 0 if their model has not filled them in.

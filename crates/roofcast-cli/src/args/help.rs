@@ -58,6 +58,7 @@ const HEADINGS: [(&str, &[&str]); 3] = [
             "users",
             "compare",
             "image",
+            "video_frames",
             "intensity",
             "sweep",
             "threads",

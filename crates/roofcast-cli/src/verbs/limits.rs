@@ -45,7 +45,7 @@ pub(crate) struct Answer<'a> {
     mbu_limit: f64,
     #[serde(flatten)]
     limits: &'a Limits,
-    /// Cost of the image of `--image`.
+    /// Cost of the image, or the video, of `--image`.
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<ImageCost>,
 }
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     let forecaster = Forecaster::embedded(deployment)?;
     let deployment = &forecaster.deployment;
     let answer = limits(&forecaster, &question);
-    let size = args.image.as_deref().map(images::size).transpose()?;
+    let size = args.image.size()?;
     let image = size.map(|size| roofcast::limits::image(&forecaster, size)).transpose()?;
     if let Some(picture) = &picture {
         let curves = cost_curves(&forecaster, &question);
@@ -210,6 +210,7 @@ fn asked(args: &LimitsArgs) -> String {
         ("context", args.step.context),
         ("prefill", args.step.prefill),
         ("output-len", args.step.output_len),
+        ("video-frames", args.image.video_frames),
     ];
     let counts: String = counts.into_iter().map(|(flag, n)| number(flag, n)).collect();
     let sweeps: String = args.sweep.iter().map(|text| format!(" --sweep {text}")).collect();
@@ -220,6 +221,7 @@ fn asked(args: &LimitsArgs) -> String {
         + &share("mfu", args.step.mfu)
         + &share("mbu", args.step.mbu)
         + &text("compare", &compared)
+        + &text("image", &args.image.image)
         + &curves
 }
 

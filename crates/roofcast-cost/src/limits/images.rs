@@ -1,6 +1,6 @@
-//! Cost of an image: its tokens, and the time and the memory of its encoder.
+//! Cost of an image, or a video: its tokens, and the time and the memory of its encoder.
 //!
-//! Knows: one image alone. Knows nothing about prompts.
+//! Knows: one of them alone. Knows nothing about prompts.
 
 use crate::forecaster::Forecaster;
 use roofcast_ask::spec::CostKind;
@@ -10,30 +10,32 @@ use roofcast_facts::model::ImageSize;
 use roofcast_facts::units::{Bytes, Picoseconds};
 use serde::Serialize;
 
-/// Cost of an image.
+/// Cost of an image or a video.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImageCost {
-    /// Number of tokens that the image adds to a prompt.
+    /// Number of tokens that it adds to a prompt.
     pub tokens: u64,
     /// Number of patches that the encoder computes.
     pub patches: u64,
+    /// Number of pairs of frames, whose patches attend to each other alone; 1 of an image.
+    pub frame_pairs: u64,
     /// Bytes of the encoder's weights on one rank.
     pub weight_bytes: Bytes,
-    /// Bytes of the image's tokens in the encoder's cache, until the prompt has passed them.
+    /// Bytes of its tokens in the encoder's cache, until the prompt has passed them.
     pub cache_bytes: Bytes,
     /// Limit of the encoder's time.
     #[serde(rename = "limit_ms")]
     pub limit: Picoseconds,
-    /// Forecast of the encoder's time, for which a step with the image waits.
+    /// Forecast of the encoder's time, for which a step with it waits.
     #[serde(rename = "forecast_ms")]
     pub forecast: Picoseconds,
 }
 
-/// The cost of an image of size `size`.
+/// The cost of an image or a video of size `size`.
 ///
 /// # Errors
-/// Fails if the model has no tower that can be read, or if its config does not decide the tokens of the image.
+/// Fails if the model has no tower that can be read, or if its config does not decide its tokens.
 pub fn image(forecaster: &Forecaster, size: ImageSize) -> Result<ImageCost> {
     let deployment = &forecaster.deployment;
     let image = deployment.image_tokens(size)?;
@@ -45,6 +47,7 @@ pub fn image(forecaster: &Forecaster, size: ImageSize) -> Result<ImageCost> {
     Ok(ImageCost {
         tokens: image.tokens,
         patches: image.patches,
+        frame_pairs: image.parts,
         weight_bytes: deployment.tower_bytes(),
         cache_bytes: Bytes(image.tokens * deployment.model.hidden)
             .scale(u64::from(deployment.base.bits()), 8),

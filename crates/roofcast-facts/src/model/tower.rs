@@ -13,7 +13,6 @@ use super::keys::Keys;
 pub use sizing::ImageSize;
 pub use sizing::ImageTokens;
 use sizing::Sizing;
-pub use video::frame_pairs;
 
 /// Color values of a pixel.
 const CHANNELS: u64 = 3;

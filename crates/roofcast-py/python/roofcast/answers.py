@@ -1422,25 +1422,28 @@ class HourlyPrice(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class ImageCost(Part):
-    """Cost of an image."""
+    """Cost of an image or a video."""
 
     tokens: int
-    """Number of tokens that the image adds to a prompt."""
+    """Number of tokens that it adds to a prompt."""
 
     patches: int
     """Number of patches that the encoder computes."""
+
+    frame_pairs: int
+    """Number of pairs of frames, whose patches attend to each other alone; 1 of an image."""
 
     weight_bytes: int
     """Bytes of the encoder's weights on one rank."""
 
     cache_bytes: int
-    """Bytes of the image's tokens in the encoder's cache, until the prompt has passed them."""
+    """Bytes of its tokens in the encoder's cache, until the prompt has passed them."""
 
     limit_ms: float
     """Limit of the encoder's time."""
 
     forecast_ms: float
-    """Forecast of the encoder's time, for which a step with the image waits."""
+    """Forecast of the encoder's time, for which a step with it waits."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -1448,16 +1451,16 @@ class ImageUse(Part):
     """Images of every request, and the time of their encoder."""
 
     count: int
-    """Number of images of a request."""
+    """Number of images or videos of a request."""
 
     tokens: int
-    """Number of tokens that an image adds to a prompt."""
+    """Number of tokens that each adds to a prompt."""
 
     patches: int
-    """Number of patches of an image."""
+    """Number of patches of each."""
 
     encoder_ms: float
-    """Milliseconds for which a step waits for the encoder of one image."""
+    """Milliseconds for which a step waits for the encoder of one of them."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -3043,7 +3046,7 @@ class Limits(Document):
     """Cost of LoRA adapters; absent if none are served."""
 
     image: ImageCost | None = None
-    """Cost of the image of ``--image``."""
+    """Cost of the image, or the video, of ``--image``."""
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -15,20 +15,20 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ImageUse {
-    /// Number of images of a request.
+    /// Number of images or videos of a request.
     pub count: u64,
-    /// Number of tokens that an image adds to a prompt.
+    /// Number of tokens that each adds to a prompt.
     pub tokens: u64,
-    /// Number of patches of an image.
+    /// Number of patches of each.
     pub patches: u64,
-    /// Milliseconds for which a step waits for the encoder of one image.
+    /// Milliseconds for which a step waits for the encoder of one of them.
     pub encoder_ms: f64,
 }
 
 impl ImageUse {
     /// The use of `images` on the machine of `forecaster`; steps are priced by `cost`.
     pub(super) fn of(forecaster: &Forecaster, images: PromptImages, cost: CostKind) -> Result<ImageUse> {
-        let PromptImages { count, image: ImageTokens { tokens, patches }, .. } = images;
+        let PromptImages { count, image: ImageTokens { tokens, patches, .. }, .. } = images;
         let encoder_ms = forecaster.encoder(images, cost)?.one.total() * 1e3;
         Ok(ImageUse { count, tokens, patches, encoder_ms })
     }
@@ -44,7 +44,7 @@ pub(super) fn sized(
     workload.check(place)?;
     let image = deployment.image_tokens(images.size())?;
     let start = workload.prefix.map_or(0, |prefix| prefix.length);
-    let sized = images.computed(image.tokens);
+    let sized = images.sized(image.tokens);
     let workload = Workload { images: Some(sized), ..workload.clone() };
     Ok((workload, Some(PromptImages { start, count: sized.count, image })))
 }

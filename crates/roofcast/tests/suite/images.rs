@@ -64,6 +64,43 @@ fn an_encoder_by_hand() {
     );
 }
 
+/// A video is one pass of the tower, which reads its weights once. Of 32 frames of 1280 × 720 Qwen3-VL-2B has 16 pairs of
+/// 2880 patches, which attend within their pair. Whole videos on two ranks: one rank encodes all pairs of a video.
+#[test]
+fn a_video_is_one_pass() {
+    let size = ImageSize::Frames(1280, 720, 32);
+    let video = cost("", size);
+    assert_eq!((video.tokens, video.patches, video.frame_pairs), (16 * 720, 16 * 2880, 16));
+    let layers = 24.0 * (4.0 * 1024.0 * 1024.0 + 2.0 * 1024.0 * 4096.0);
+    let (patches, merging) = (1536.0 * 1024.0, 4.0 * (4096.0 * 4096.0 + 4096.0 * 2048.0));
+    let products = 2.0 * 16.0 * 2880.0 * (layers + patches + merging / 4.0);
+    let pairs = 16.0 * (2880.0 * 4320.0 - 2880.0 * 2879.0 / 2.0);
+    let attention = 24.0 * 4.0 * 64.0 * 16.0 * pairs;
+    let norms = 24.0 * 2.0 * 1024.0 * 2.0 / 3.35e12;
+    close(video.limit.seconds(), (products + attention) / 989.4e12 + norms);
+    let whole =
+        "[parallelism]\ntp = 2\n[engine]\nmm_encoder_tp_mode = \"data\"\nmax_num_batched_tokens = 16384\n";
+    assert_eq!(cost(whole, size).limit, video.limit);
+    let load =
+        "[workload]\nrequests = 1\ninput_len = 100\noutput_len = 3\narrivals = { kind = \"offline\" }\n";
+    let images = "images = { count = 2, width = 1280, height = 720, frames = 32 }\n";
+    let used = run(QWEN, &format!("{whole}cost = \"limit\"\n{load}{images}")).unwrap();
+    let of = used.images.unwrap();
+    assert_eq!((of.count, of.tokens, used.records[0].input_len), (2, 16 * 720, 100 + 2 * 16 * 720));
+    close(of.encoder_ms, video.limit.ms());
+}
+
+/// The encoder's time for as many patches does not grow with the number of frames: its launches are those of one pass. Fewer
+/// frames than a pair are refused where the processor refuses them.
+#[test]
+fn more_frames_of_fewer_patches_take_no_longer() {
+    let [few, many] = [32, 768].map(|frames| cost("", ImageSize::Frames(1280, 720, frames)));
+    assert!(many.patches < few.patches && many.forecast < few.forecast);
+    let deployment = deployment(QWEN, "").unwrap().0;
+    let told = deployment.image_tokens(ImageSize::Frames(1280, 720, 1)).unwrap_err().to_string();
+    assert!(told.contains("at least 2 frames"), "{told}");
+}
+
 /// Qwen3-VL by a user's bound of 1,003,520 pixels, 980 tokens of 32 × 32: 4000 × 3000 is shrunk by √(12,000,000 /
 /// 1,003,520) = 3.458 to 36 · 27 tokens, without the bound 125 · 94. A bound that is no number, and a model without a
 /// tower, are refused; a key of videos is named.

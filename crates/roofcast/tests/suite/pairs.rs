@@ -137,6 +137,12 @@ fn run(keys: &[&str]) -> roofcast::Result<Simulation> {
         // Its cache has the cells of its slots, in place of blocks.
         table["engine"].as_table_mut().unwrap().remove("num_gpu_blocks");
     }
+    let replays = table["workload"]["arrivals"]["kind"].as_str() == Some("trace");
+    if replays {
+        // A trace has lengths of its own.
+        let workload = table["workload"].as_table_mut().unwrap();
+        ["input_len", "output_len"].map(|key| workload.remove(key));
+    }
     let mut spec = Spec::parse("spec", &toml::to_string(&table).unwrap())?;
     if let Some(workload) = &mut spec.workload {
         let rows: String = (0..12).map(|n| format!("{},150,20\n", f64::from(n) * 0.05)).collect();
@@ -197,7 +203,8 @@ fn chapter() -> String {
     let mut text = String::from(
         "# Features together\n\nWhich features run together? A test runs every pair of these features through `simulate` and writes this page: \
          `yes` runs, and equals the feature alone where the other one is present without effect; a number is refused, with \
-         the reason below; `·` are two values of one key. The model is Qwen3-30B-A3B on H200s under vLLM, or one that has the feature.\n\n",
+         the reason below; `·` are two values of one key. The model is Qwen3-30B-A3B on H200s under vLLM, or one that has the feature. \
+         Requests of a trace are replayed with its lengths.\n\n",
     );
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut order: Vec<String> = Vec::new();

@@ -6,7 +6,7 @@ use roofcast::simulate::{AdapterUse, ImageUse};
 /// Images of a request, and the time of their encoder.
 pub(super) fn images(i: &ImageUse) -> String {
     format!(
-        "{} per request, {} tokens of {} patches each; the encoder takes {} ms an image",
+        "{} per request, {} tokens of {} patches each; the encoder takes {} ms for each",
         grouped(i.count),
         grouped(i.tokens),
         grouped(i.patches),

@@ -3,7 +3,7 @@
 //! Knows: the rules of Qwen-VL, GLM-4.xV, InternVL, Llama 4, Kimi-K2.5, Gemma 3, Gemma 4 and Pixtral, and the bounds
 //! that [`super::processor`] reads; [`super::video`] has the frames of videos; other towers take a number of tokens. Knows nothing about tokens of text that mark an image's beginning and end.
 
-use super::video::{QWEN3_VIDEO, VideoRule};
+use super::video::{QWEN3_VIDEO, Sharers, VideoRule, frame_pairs};
 use super::{MERGE, Tower};
 
 /// Fewest and most pixels of an image of Qwen2-VL and later, and of Qwen3-VL and later: 4 and 16,384 tokens of 28 × 28
@@ -143,7 +143,7 @@ impl Sizing {
 /// Size of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageSize {
-    /// Width and height in pixels of a video's frames, and their number: an image is a pair of frames.
+    /// Width and height in pixels of a video's frames, and their number.
     Frames(u64, u64, u64),
     /// Width and height in pixels.
     Pixels(u64, u64),
@@ -151,13 +151,22 @@ pub enum ImageSize {
     Tokens(u64),
 }
 
-/// Tokens of an image.
+/// Tokens of an image or a video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageTokens {
-    /// Number of tokens that the image adds to a prompt.
+    /// Number of tokens that it adds to a prompt.
     pub tokens: u64,
-    /// Number of patches that the tower computes.
+    /// Number of patches that the tower computes, all in one pass.
     pub patches: u64,
+    /// Number of equal parts whose patches attend to each other alone: 1 of an image, pairs of frames of a video.
+    pub parts: u64,
+}
+
+impl ImageTokens {
+    /// The tokens of an image, whose patches all attend to each other.
+    pub fn image(tokens: u64, patches: u64) -> ImageTokens {
+        ImageTokens { tokens, patches, parts: 1 }
+    }
 }
 
 impl Tower {
@@ -171,22 +180,27 @@ impl Tower {
         (width.max(height) > WIDEST * width.min(height)).then_some(WIDEST)
     }
 
+    /// Fewest frames of a video that the processor accepts.
+    pub fn fewest_frames(&self) -> u64 {
+        if let Sizing::Qwen { video, .. } = self.sizing { video.fewest() } else { 1 }
+    }
+
     /// Tokens of an image; `None` if the config does not decide them.
     pub fn tokens_of(&self, size: ImageSize) -> Option<ImageTokens> {
         let (width, height) = match size {
             ImageSize::Pixels(width, height) => (width, height),
             ImageSize::Frames(width, height, frames) => {
-                let tokens = self.tokens_of_pair(width, height, frames)?;
-                return Some(ImageTokens { tokens, patches: tokens * self.patches_per_token });
+                let parts = frame_pairs(frames);
+                let tokens = parts * self.tokens_of_pair(width, height, frames)?;
+                return Some(ImageTokens { tokens, patches: tokens * self.patches_per_token, parts });
             }
             ImageSize::Tokens(tokens) => {
-                return Some(ImageTokens { tokens, patches: tokens * self.patches_per_token });
+                return Some(ImageTokens::image(tokens, tokens * self.patches_per_token));
             }
         };
         let (tokens, breaks) = match self.sizing {
             Sizing::Qwen { pixels, bounds, frames, .. } => {
-                let token = (pixels * pixels * frames) as f64;
-                (qwen(width, height, pixels, bounds.map(|bound| bound as f64 / token)), 0)
+                (qwen(width, height, pixels, bounds, Sharers::all(frames)), 0)
             }
             Sizing::Tiles { side, tokens, most, whole } => {
                 let tiles = if whole { grid } else { tiles }(width, height, side, most);
@@ -195,7 +209,7 @@ impl Tower {
             Sizing::Filled { patch, pixels, most } => (filled(width, height, patch, pixels, most), 0),
             Sizing::Scaled { pixels, most } => {
                 let tokens = scaled(width, height, pixels, most);
-                return Some(ImageTokens { tokens, patches: most * self.patches_per_token });
+                return Some(ImageTokens::image(tokens, most * self.patches_per_token));
             }
             Sizing::Fixed(tokens) => (tokens, 0),
             Sizing::Pixtral { pixels, side } => {
@@ -206,7 +220,7 @@ impl Tower {
             }
             Sizing::Unknown => return None,
         };
-        Some(ImageTokens { tokens: tokens + breaks, patches: tokens * self.patches_per_token })
+        Some(ImageTokens::image(tokens + breaks, tokens * self.patches_per_token))
     }
 }
 
@@ -215,23 +229,24 @@ impl Tower {
     fn tokens_of_pair(&self, width: u64, height: u64, frames: u64) -> Option<u64> {
         let Sizing::Qwen { pixels, bounds, video, .. } = self.sizing else { return None };
         let (bounds, sharers) = video.bounds(bounds, frames)?;
-        let token = (pixels * pixels * sharers) as f64;
-        Some(qwen(width, height, pixels, bounds.map(|bound| bound as f64 / token)))
+        Some(qwen(width, height, pixels, bounds, sharers))
     }
 }
 
-/// Tokens of an image by Qwen's rule, between `least` and `most`.
-fn qwen(width: u64, height: u64, pixels: u64, [least, most]: [f64; 2]) -> u64 {
+/// Tokens of a frame by Qwen's rule, where `frames` have between the pixels of `bounds` together.
+fn qwen(width: u64, height: u64, pixels: u64, bounds: [u64; 2], frames: Sharers) -> u64 {
     let unit = pixels as f64;
+    let [least, most] = bounds.map(|bound| bound as f64 / (unit * unit));
     let sides = [width, height].map(|side| side as f64 / unit);
     let rounded = sides.map(|side| side.round_ties_even().max(1.0));
-    let area = sides[0] * sides[1];
+    let area = sides[0] * sides[1] * frames.scaled as f64;
     let product = |sides: [f64; 2]| (sides[0] * sides[1]) as u64;
-    if product(rounded) as f64 > most {
+    let compared = (product(rounded) * frames.compared) as f64;
+    if compared > most {
         let shrink = (area / most).sqrt();
         return product(sides.map(|side| (side / shrink).floor().max(1.0)));
     }
-    if (product(rounded) as f64) < least {
+    if compared < least {
         let enlarge = (least / area).sqrt();
         return product(sides.map(|side| (side * enlarge).ceil()));
     }
@@ -387,7 +402,7 @@ mod tests {
     /// is enlarged by √(64/9.766) = 2.56 to 8 · 8. 8192 × 8192 would have 65,536 tokens and is halved to 128 · 128.
     #[test]
     fn qwens_rule_by_hand() {
-        let tokens = |width, height| qwen(width, height, 32, [64.0, 16_384.0]);
+        let tokens = |width, height| qwen(width, height, 32, QWEN3_BOUNDS, Sharers::all(1));
         assert_eq!([tokens(1024, 768), tokens(1920, 1080)], [768, 2040]);
         assert_eq!([tokens(100, 100), tokens(8192, 8192)], [64, 16_384]);
     }
