@@ -1232,6 +1232,7 @@ export interface SamplingErrors {
   ttft: SamplingError | null;
   tpot: SamplingError | null;
   e2el: SamplingError | null;
+  unsettled: string[];
 }
 
 export interface ScalingUse {

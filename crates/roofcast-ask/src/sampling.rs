@@ -3,7 +3,8 @@
 //! Knows: batch means. Requests in order of arrival are divided into [`BATCHES`] batches; the scatter of the batches' means
 //! gives the error of the whole mean also where requests that follow one another share a queue (Schmeiser, "Batch size
 //! effects in the analysis of simulation output", 1982: 10 to 30 batches). Means of neighbouring batches that are still
-//! correlated widen it by (1 + r) / (1 - r), as of a first-order autoregression. Knows nothing about errors of step times.
+//! correlated widen it by (1 + r) / (1 - r), as of a first-order autoregression. Batches that rise, fall or begin otherwise than they
+//! go on beyond chance are no scatter ([`BatchMeans::settled`]). Knows nothing about errors of step times.
 
 use crate::summary::Statistics;
 use serde::Serialize;
@@ -18,6 +19,13 @@ const Z_90: f64 = 1.2816;
 const FEWEST: u64 = 4;
 /// Largest correlation of neighbouring batches that counts; beyond it a run is shorter than what it shows.
 const MOST_CORRELATED: f64 = 0.9;
+/// Error of a mean, as a share of it, below which a change over the run does not matter.
+const MATERIAL: f64 = 0.01;
+/// 99.5th percentile of the normal distribution: a trend of either sign that 1 of 100 settled runs shows.
+const Z_995: f64 = 2.5758;
+/// 99.9th percentile of Student's t with 8 degrees of freedom, those of two parts of ten batches: five divisions of a settled run,
+/// each with either sign, show a larger difference in 1 of 100.
+const T_999: f64 = 4.501;
 /// Largest share by which a run's 99th percentile may be off before more requests are asked for.
 const TAIL: f64 = 0.1;
 
@@ -43,8 +51,8 @@ pub struct SamplingError {
     pub requests_for_p99: Option<u64>,
 }
 
-/// Sampling errors of the metrics of a request; `None` of a metric with fewer than about 40 values.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+/// Sampling errors of the metrics of a request; `None` of a metric with fewer than about 40 values, and of one that has not settled.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SamplingErrors {
     /// Error of the time to first token.
@@ -53,6 +61,9 @@ pub struct SamplingErrors {
     pub tpot: Option<SamplingError>,
     /// Error of the end-to-end latency.
     pub e2el: Option<SamplingError>,
+    /// Metrics (`ttft`, `tpot`, `e2el`) that change over the run by more than chance: all under overload and where an autoscaler
+    /// started replicas, else those whose batches have a trend or begin otherwise than they go on.
+    pub unsettled: Vec<&'static str>,
 }
 
 impl SamplingError {
@@ -87,6 +98,14 @@ impl BatchMeans {
         let largest = self.sums.iter().map(|(count, _)| *count).max().unwrap_or(0);
         let whole = self.sums.iter().filter(|(count, _)| 2 * count >= largest && *count >= FEWEST);
         whole.map(|(count, sum)| *sum as f64 / *count as f64).collect()
+    }
+
+    /// True if the batches have no trend and begin as they go on, as far as chance tells; else their differences are no scatter,
+    /// and no number of requests follows from them.
+    pub fn settled(&self) -> bool {
+        let means = self.means();
+        let matters = self.relative().is_some_and(|relative| relative >= MATERIAL);
+        !matters || !(has_trend(&means) || begins_otherwise(&means))
     }
 
     /// Correlation of the means of neighbouring batches, 0 if it is negative: near 1 where the metric rises or falls over the run.
@@ -138,6 +157,32 @@ impl BatchMeans {
     }
 }
 
+/// True if `means` rise or fall beyond chance (Mann, "Nonparametric tests against trend", 1945): the number of pairs that rise less
+/// those that fall has the variance n (n - 1) (2 n + 5) / 18 without a trend.
+fn has_trend(means: &[f64]) -> bool {
+    let pairs =
+        means.iter().enumerate().flat_map(|(at, early)| means[at + 1..].iter().map(move |late| late - early));
+    let rising: f64 = pairs.filter(|change| *change != 0.0).map(f64::signum).sum();
+    let count = means.len() as f64;
+    let deviation = (count * (count - 1.0) * (2.0 * count + 5.0) / 18.0).sqrt();
+    rising.abs() - 1.0 > Z_995 * deviation
+}
+
+/// True if a first part of up to half of `means` differs from the rest beyond chance (Student's t of two samples).
+fn begins_otherwise(means: &[f64]) -> bool {
+    let moments = |part: &[f64]| {
+        let mean = part.iter().sum::<f64>() / part.len() as f64;
+        (mean, part.iter().map(|value| (value - mean).powi(2)).sum::<f64>())
+    };
+    (1..=means.len() / 2).any(|first| {
+        let (start, rest) = means.split_at(first);
+        let [(early, scatter), (late, more)] = [start, rest].map(moments);
+        let variance = (scatter + more) / (means.len() - 2) as f64;
+        let error = (variance * (1.0 / start.len() as f64 + 1.0 / rest.len() as f64)).sqrt();
+        (early - late).abs() > T_999 * error
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +209,24 @@ mod tests {
         (0..200).for_each(|number| batches.add(number, if number < 100 { 8 } else { 12 }));
         let relative = batches.relative().unwrap();
         assert!((relative - 0.158_698).abs() < 1e-6, "{relative}");
+    }
+
+    /// Ten batches of four with the means `means`.
+    fn batches(means: [u64; 10]) -> BatchMeans {
+        let mut batches = BatchMeans::of(40);
+        (0..40).for_each(|number| batches.add(number, means[number as usize / 4]));
+        batches
+    }
+
+    /// A trend: of 45 pairs 43 rise and 2 fall, 40 / 11.18 > 2.58. A start: 30 against 10.22 with a scatter of 5.56 / 8 = 0.69, a
+    /// difference of 19.8 with an error of 0.88. A middle that differs, and batches in turn, are neither; nor is a rise of 0.1 %.
+    #[test]
+    fn a_trend_and_a_start_are_no_scatter() {
+        assert!(!batches([10, 12, 11, 14, 16, 18, 20, 19, 24, 26]).settled());
+        assert!(!batches([30, 10, 11, 10, 9, 11, 10, 11, 9, 11]).settled());
+        assert!(batches([9, 11, 9, 11, 9, 11, 9, 11, 9, 11]).settled());
+        assert!(batches([10, 12, 9, 11, 30, 10, 11, 9, 12, 10]).settled());
+        assert!(batches([1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009]).settled());
     }
 
     /// 100 independent values: 1.2816 · √(0.0099 / 100) = 0.01275, so that the interval is from the 97.7th percentile to the

@@ -10,10 +10,6 @@ use serde::Serialize;
 
 /// Most intervals of a run.
 const MOST: u64 = 10_000;
-/// Correlation of neighbouring batches from which a change over the run counts.
-const SETTLED: f64 = 0.5;
-/// Share by which the second half of the requests must differ from the first.
-const CHANGE: f64 = 0.1;
 
 /// The requests that were sent in one interval of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -88,17 +84,18 @@ pub(super) fn remarks(records: &[Record]) -> Vec<String> {
             sorted.get(rank).copied().unwrap_or(0.0)
         };
         let Some(error) = batches.error(&statistics, quantile) else { continue };
-        let halves = times.split_at(times.len() / 2);
-        let mean =
-            |part: &[Picoseconds]| part.iter().map(|time| time.ms()).sum::<f64>() / part.len().max(1) as f64;
-        let [first, second] = [mean(halves.0), mean(halves.1)];
-        if batches.correlation() > SETTLED && (second / first - 1.0).abs() > CHANGE {
+        if !batches.settled() {
+            let halves = times.split_at(times.len() / 2);
+            let mean = |part: &[Picoseconds]| {
+                part.iter().map(|time| time.ms()).sum::<f64>() / part.len().max(1) as f64
+            };
             remarks.push(format!(
-                "{name} has not settled: {first:.1} ms on average in the first half of the requests, {second:.1} in the second; \
-                 more requests, or a --warmup, tell what lasts"
+                "{name} has not settled: {:.1} ms on average in the first half of the requests, {:.1} in the second; more \
+                 requests, or a --warmup, tell what lasts",
+                mean(halves.0),
+                mean(halves.1)
             ));
-        }
-        if let Some(requests) = error.requests_for_p99 {
+        } else if let Some(requests) = error.requests_for_p99 {
             tails.push((requests, name, error.tail(|ms| format!("{ms:.1}"))));
         }
     }

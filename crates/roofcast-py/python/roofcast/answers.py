@@ -2466,7 +2466,8 @@ class SamplingError(Part):
 
 @dataclass(init=False, repr=False, eq=False)
 class SamplingErrors(Part):
-    """Sampling errors of the metrics of a request; ``None`` of a metric with fewer than about 40 values."""
+    """Sampling errors of the metrics of a request; ``None`` of a metric with fewer than about 40 values, and of one
+    that has not settled."""
 
     ttft: SamplingError | None
     """Error of the time to first token."""
@@ -2476,6 +2477,10 @@ class SamplingErrors(Part):
 
     e2el: SamplingError | None
     """Error of the end-to-end latency."""
+
+    unsettled: list[str]
+    """Metrics (``ttft``, ``tpot``, ``e2el``) that change over the run by more than chance: all under overload and
+    where an autoscaler started replicas, else those whose batches have a trend or begin otherwise than they go on."""
 
 
 @dataclass(init=False, repr=False, eq=False)

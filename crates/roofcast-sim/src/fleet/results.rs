@@ -8,7 +8,7 @@ use crate::fleet::flow::{self, Flow, Trend};
 use crate::tally::distribution::Distribution;
 pub use first_wave::FirstWave;
 use roofcast_ask::arrival::{Arrival, Departure};
-use roofcast_ask::sampling::{BatchMeans, SamplingError};
+use roofcast_ask::sampling::{BatchMeans, SamplingErrors};
 use roofcast_ask::spec::{Metric, Slo};
 use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Conversations, Request};
@@ -351,15 +351,24 @@ impl Results {
             .map(|tokens| tokens as f64 / completed)
     }
 
-    /// Sampling errors of the metrics of a request; `None` of a metric with too few values, and of a run that was stopped.
-    pub(crate) fn sampling(&self) -> [Option<SamplingError>; 3] {
-        let [ttfts, tpots, e2els] = &self.batches;
-        [(ttfts, &self.ttft), (tpots, &self.tpot), (e2els, &self.e2el)].map(|(batches, sample)| {
-            if self.interrupted {
-                return None;
+    /// Sampling errors of the metrics of a request; none of a run that was stopped. Nothing settles in a run that is not `steady`.
+    pub(crate) fn sampling(&self, steady: bool) -> SamplingErrors {
+        if self.interrupted {
+            return SamplingErrors::default();
+        }
+        let mut unsettled = Vec::new();
+        let samples = [("ttft", &self.ttft), ("tpot", &self.tpot), ("e2el", &self.e2el)];
+        let mut errors = samples.into_iter().zip(&self.batches).map(|((name, sample), batches)| {
+            let error = batches.error(&sample.statistics(), |share| sample.quantile(share))?;
+            if steady && batches.settled() {
+                return Some(error);
             }
-            batches.error(&sample.statistics(), |share| sample.quantile(share))
-        })
+            unsettled.push(name);
+            None
+        });
+        let [ttft, tpot, e2el] = std::array::from_fn(|_| errors.next().flatten());
+        drop(errors);
+        SamplingErrors { ttft, tpot, e2el, unsettled }
     }
 
     /// Latencies of completed requests, by name of the metric.

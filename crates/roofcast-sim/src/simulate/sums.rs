@@ -17,7 +17,6 @@ use crate::timeline::series::together;
 use roofcast_ask::carbon::Carbon;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::kv_cache::tier::HostTier;
-use roofcast_ask::sampling::SamplingErrors;
 use roofcast_ask::spec::KvLayout;
 use roofcast_ask::summary::RunSummary;
 use roofcast_cost::bands::{Bands, ForecastMeans};
@@ -82,16 +81,17 @@ pub(super) fn report(
     let limit_tpot_ms = limit_tpot_ms(&forecaster.deployment, &decoding, mean_tokens);
     let ended_early = fleet.results.missed();
     let load = fleet.results.load();
-    let [ttft, tpot, e2el] = fleet.results.sampling();
+    let steady = !load.overloaded && used.autoscale.is_none_or(|scaling| scaling.started == 0);
+    let sampling = fleet.results.sampling(steady);
+    let errors = [sampling.ttft, sampling.tpot, sampling.e2el].map(|error| error.map_or(0.0, |e| e.mean));
     let bands = bands(provision, &summary, (&load, class), limit_tpot_ms);
     Simulation {
         sessions: None,
         classes: Vec::new(),
         images: None,
         adapters: adapters::used(&forecaster.deployment, &tallies, named),
-        bands: bands
-            .map(|bands| bands.widened([ttft, tpot, e2el].map(|error| error.map_or(0.0, |e| e.mean)))),
-        sampling: SamplingErrors { ttft, tpot, e2el },
+        bands: bands.map(|bands| bands.widened(errors)),
+        sampling,
         cost: config.cost,
         settings,
         interrupted: fleet.results.interrupted,

@@ -24,7 +24,7 @@ fn means_of_seeds_are_within_their_sampling_errors() {
     let [mut within, mut alone] = [0; 2];
     for seed in 2..22 {
         let short = run(seed, 1000);
-        let error = short.sampling.e2el.unwrap();
+        let Some(error) = short.sampling.e2el else { continue };
         let off = (short.summary.e2el.mean / long.summary.e2el.mean - 1.0).abs();
         within += u32::from(off <= error.mean);
         let independent = 1.2816 * short.summary.e2el.std / short.summary.e2el.mean / 1000_f64.sqrt();
@@ -49,6 +49,38 @@ fn a_run_says_if_it_is_too_short_for_its_99th_percentile() {
     assert!(short.mean > 3.0 * long.mean);
     let even = run(400, "{ kind = \"constant\", rate = 1.0 }");
     assert_eq!((even.mean, even.requests_for_p99), (0.0, None));
+}
+
+/// A run of more requests than are served has no settled latency: no error, and no number of requests. A closed loop of 64 clients
+/// with 640 requests begins with a tenth whose prompts queue together, which others do not meet.
+#[test]
+fn overload_and_a_first_wave_are_no_scatter() {
+    let run = |requests: u64, output: u64, arrivals: &str| {
+        let text = format!(
+            "[workload]\nseed = 1\nrequests = {requests}\ninput_len = 1000\n\
+             output_len = {output}\narrivals = {arrivals}\n"
+        );
+        spec(&text).unwrap()
+    };
+    let over = run(1000, 300, "{ kind = \"poisson\", rate = 60.0 }");
+    assert!(over.load.overloaded);
+    assert_eq!(over.sampling.unsettled, ["ttft", "tpot", "e2el"]);
+    assert_eq!((over.sampling.ttft, over.sampling.tpot, over.sampling.e2el), (None, None, None));
+    let wave = run(640, 100, "{ kind = \"closed_loop\", concurrency = 64 }");
+    assert!(wave.sampling.unsettled.contains(&"ttft") && wave.sampling.ttft.is_none(), "{:?}", wave.sampling);
+}
+
+/// Replicas that start within a run make its latencies those of this course of the load.
+#[test]
+fn a_run_with_started_replicas_has_not_settled() {
+    let run = spec(
+        "[workload]\nseed = 1\nrequests = 600\ninput_len = 1000\noutput_len = 100\n\
+         arrivals = { kind = \"poisson\", rate = 20.0 }\n[fleet.autoscale]\ntarget_in_flight = 4\nmax_replicas = 4\n\
+         startup_s = 5\nidle_s = 60\n",
+    )
+    .unwrap();
+    assert!(run.fleet.autoscale.unwrap().started > 0);
+    assert_eq!(run.sampling.unsettled, ["ttft", "tpot", "e2el"]);
 }
 
 fn llama() -> Deployment {

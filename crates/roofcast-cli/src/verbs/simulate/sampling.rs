@@ -9,8 +9,8 @@ use roofcast::simulate::Simulation;
 /// Share from which a sampling error is said.
 const SAID: f64 = 0.01;
 
-/// How far the means of so few requests may be off, and the number of requests that a 99th percentile needs; empty where neither
-/// matters.
+/// How far the means of so few requests may be off, the number of requests that a 99th percentile needs, and what has not settled;
+/// empty where none matters.
 pub(super) fn people(s: &Simulation) -> String {
     let errors = &s.sampling;
     let all = [("TTFT", errors.ttft), ("TPOT", errors.tpot), ("E2EL", errors.e2el)];
@@ -31,7 +31,32 @@ pub(super) fn people(s: &Simulation) -> String {
             grouped(requests)
         ));
     }
+    if !errors.unsettled.is_empty() {
+        parts.push(unsettled(s));
+    }
     if parts.is_empty() { String::new() } else { table::line(&format!("sampling: {}", parts.join("; "))) }
+}
+
+/// Why metrics have no sampling error, and what gives one.
+fn unsettled(s: &Simulation) -> String {
+    if s.load.overloaded {
+        return "the run has not settled: the longer it lasts the longer requests wait, so that more of them tell no more; a lower \
+                rate settles"
+            .to_owned();
+    }
+    if let Some(scaling) = s.fleet.autoscale.filter(|scaling| scaling.started > 0) {
+        return format!(
+            "the run has not settled: {} replicas started within it; its figures are those of this course of the load, not of a \
+             longer run",
+            grouped(scaling.started)
+        );
+    }
+    let names = s.sampling.unsettled.join(", ").to_uppercase();
+    let advice = match s.first_wave {
+        Some(_) => "more requests, or `--ramp-s` for the first wave, tell what lasts",
+        None => "a longer run or a lower rate tells what lasts",
+    };
+    format!("not settled: {names}, which change over the run by more than chance; {advice}")
 }
 
 /// `count` with two digits, rounded up.
