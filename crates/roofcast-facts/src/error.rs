@@ -43,6 +43,20 @@ pub enum Error {
         /// Number of waiting requests.
         waiting: u64,
     },
+    /// Failures of replicas come so often that lost requests, which are sent again, are not answered.
+    #[error(
+        "no request was answered between {failures} failures in a row, which lost requests of up to {longest_s:.3} s: a \
+         request takes longer than replicas stay up; accepted: a longer `fleet.failures.mtbf_s` (it is {mtbf_s}), or \
+         `fleet.failures.retry` = false"
+    )]
+    Unanswered {
+        /// Number of failures in a row.
+        failures: u64,
+        /// Mean seconds between the failures of a replica.
+        mtbf_s: f64,
+        /// Longest time that a lost request had spent on its replica, in seconds.
+        longest_s: f64,
+    },
     /// An engine would not start with these settings.
     #[error("{0}")]
     WillNotStart(String),

@@ -85,6 +85,11 @@ pub trait Replica {
     /// Runs one step, or as many equal steps as start before `horizon`; requests that end are appended to `departed`,
     /// in order. Returns false if there is no work.
     fn step(&mut self, horizon: Ticks, departed: &mut Vec<Departure>) -> bool;
+    /// True if the last call of [`Replica::step`] took equal steps after a first one, whose results the counts of
+    /// requests and prompt tokens show: the last of these steps began with the counts of now.
+    fn has_leapt(&self) -> bool {
+        false
+    }
     /// Receives at time `at` a request with its first token from a replica that keeps its KV cache until this one
     /// fetches it. Only replicas in prefill and decode pools receive requests, admit them ([`Replica::drain_admitted`])
     /// and release their blocks ([`Replica::release`]).

@@ -142,7 +142,8 @@ impl Fleet {
             return Err(Error::Stuck { waiting: stuck.waiting() });
         }
         self.results.close();
-        self.life.close(self.results.end, &|index| idle_since(self.replicas[index].as_ref()));
+        let end = self.life.end().max(self.results.end);
+        self.life.close(end, &|index| idle_since(self.replicas[index].as_ref()));
         Ok(())
     }
 
@@ -212,6 +213,9 @@ impl Fleet {
         let replica = &mut self.replicas[index];
         let went = replica.step(horizon, &mut self.departures);
         let waits = self.attended && {
+            if replica.has_leapt() {
+                self.delivery.begin(index, replica.as_ref());
+            }
             self.watch.publish(index, replica.as_mut());
             self.delivery.fetch(index, replica.as_mut(), went)
         };

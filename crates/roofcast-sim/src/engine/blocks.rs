@@ -64,6 +64,8 @@ pub(crate) struct Blocks {
     prepared: bool,
     /// True if equal steps are taken at once.
     leaps: bool,
+    /// True if the last call took equal steps after a first one.
+    has_leapt: bool,
     /// Rows of steps that only verify drafts.
     verifying: Verifying,
 }
@@ -134,6 +136,7 @@ impl Blocks {
             storage: None,
             prepared: false,
             leaps: false,
+            has_leapt: false,
             verifying: Verifying::default(),
         }
     }
@@ -379,13 +382,20 @@ impl Replica for Blocks {
             self.deliver(departed);
             return true;
         }
+        self.has_leapt = false;
         let Scheduled { nothing, stuck, asked } = self.schedule();
         if self.pending.len() >= self.flight() || nothing {
             self.deliver(departed);
+            let delivered = self.clock;
             self.leap(horizon);
+            self.has_leapt = self.clock > delivered;
         }
         let waits = nothing && (asked || self.await_copy(horizon, departed));
         !stuck || waits
+    }
+
+    fn has_leapt(&self) -> bool {
+        self.has_leapt
     }
 
     fn watch_cache(&mut self) {

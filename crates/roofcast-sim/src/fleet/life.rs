@@ -73,6 +73,11 @@ impl Life {
         departures.iter().for_each(|gone| self.forget(index, gone.arrival.number));
     }
 
+    /// Time at which requests were last lost in a failure.
+    pub(super) fn end(&self) -> Ticks {
+        self.failures.as_ref().map_or(Ticks::ZERO, |failures| failures.lost_at)
+    }
+
     /// Ends the run at `end`; `idle_since` returns the time at which a replica became idle.
     pub(super) fn close(&mut self, end: Ticks, idle_since: &dyn Fn(usize) -> Option<Ticks>) {
         if let Some(failures) = &mut self.failures {
@@ -83,12 +88,12 @@ impl Life {
         }
     }
 
-    /// Fraction of the time until `end` in which a replica was up, of those in which it was paid for; 1 without failures.
-    pub(crate) fn availability(&self, end: Ticks) -> f64 {
+    /// Fraction of the run in which a replica was up, of the time in which it was paid for; 1 without failures.
+    pub(crate) fn availability(&self) -> f64 {
         let Some(failures) = &self.failures else { return 1.0 };
         let paid_s = match &self.scaling {
             Some(scaling) => (0..scaling.count()).map(|index| scaling.lasted(index).seconds()).sum(),
-            None => end.seconds() * failures.replicas() as f64,
+            None => failures.whole_s(),
         };
         failures.availability(paid_s)
     }
@@ -173,7 +178,7 @@ impl Fleet {
                 self.replicas[index].restart();
                 self.turns.set(index, None);
                 self.delivery.servers.restart(index);
-                let lost = failures.lost(index);
+                let lost = failures.lost(index, at);
                 if !failures.retry {
                     for (arrival, _) in &lost {
                         self.results.lose(arrival, at, false);
@@ -181,6 +186,7 @@ impl Fleet {
                     }
                     return Ok(());
                 }
+                failures.check_progress()?;
                 failures.retried += lost.len() as u64;
                 lost
             }

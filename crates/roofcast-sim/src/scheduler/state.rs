@@ -167,8 +167,9 @@ impl<D: Decodes> State<D> {
         }
     }
 
-    /// Drops all requests and empties the cache; counters and clock go on.
+    /// Drops all requests and empties the cache; counters, with the steps of the dropped decodes, and clock go on.
     pub(crate) fn restart(&mut self, reaches: &[u64]) {
+        self.count_decodes();
         let State { config, tally, clock, timeline, .. } =
             std::mem::replace(self, State::new(self.config.clone(), reaches));
         *self = State { tally, clock, timeline, ..State::new(config, reaches) };

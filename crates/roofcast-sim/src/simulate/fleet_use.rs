@@ -146,7 +146,7 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
             retried: failures.retried,
             lost: fleet.results.lost,
             down_s: failures.down.seconds(),
-            availability: fleet.life.availability(fleet.results.end),
+            availability: fleet.life.availability(),
         }),
         prefixes: Some(fleet.watch.prefixes).filter(|prefixes| prefixes.prompt_tokens > 0),
         oracle: fleet.watch.oracle.as_ref().and_then(|oracle| oracle.hits(provision.cached_tokens())),

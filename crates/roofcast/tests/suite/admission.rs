@@ -5,7 +5,7 @@ use super::runs::workloads;
 use proptest::prelude::*;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Outcome;
-use roofcast::spec::{EngineSpec, FleetSpec, VllmSpec};
+use roofcast::spec::{EngineSpec, FleetSpec, QueuePolicy, VllmSpec};
 
 /// Ten requests of 100 tokens arrive at once. With room for four requests the first four are accepted. With room for
 /// 250 prompt tokens the first three are: the fourth finds 300 waiting tokens and is refused.
@@ -40,6 +40,20 @@ fn who_comes_beyond_a_limit_is_turned_away() {
     let between = apart.replace("1000.0", "10.0");
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_reqs = 1\n{between}")).unwrap().rejected, 1);
     assert_eq!(spec(&format!("[engine]\nmax_num_queued_tokens = 1000\n{between}")).unwrap().rejected, 0);
+}
+
+/// A prompt of 1000 tokens has its first token long before the next request comes, half a second later, in the middle of its
+/// 200 tokens: no request finds another one's prompt, whether or not the engine leaps and identifies blocks.
+#[test]
+fn a_leap_shows_the_first_tokens_before_it() {
+    let workload = "[workload]\nrequests = 20\ninput_len = 1000\noutput_len = 200\n\
+                    arrivals = { kind = \"constant\", rate = 2.0 }\n";
+    for keys in
+        ["", "policy = \"priority\"\n", "enforce_eager = true\n", "long_prefill_token_threshold = 5000\n"]
+    {
+        let run = spec(&format!("[engine]\nmax_num_queued_tokens = 400\n{keys}{workload}")).unwrap();
+        assert_eq!((run.rejected, run.summary.completed), (0, 20), "{keys}");
+    }
 }
 
 /// Two prompts of 640 tokens in a pool of 100 blocks of 16: the first takes 40 blocks of 100, and the second needs 40 of
@@ -82,9 +96,15 @@ proptest! {
         requests in proptest::option::of(0_u64..20),
         tokens in proptest::option::of(0_u64..3000),
         blocks in 40_u64..400,
+        by_block in any::<bool>(),
+        async_scheduling in proptest::option::of(any::<bool>()),
+        threshold in proptest::option::of(16_u64..600),
     ) {
         let engine = EngineSpec {
+            policy: if by_block { QueuePolicy::Priority } else { QueuePolicy::Fcfs },
             vllm: VllmSpec {
+                async_scheduling,
+                long_prefill_token_threshold: threshold,
                 max_num_queued_reqs: requests,
                 max_num_queued_tokens: tokens,
                 ..VllmSpec::default()

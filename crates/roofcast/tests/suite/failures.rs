@@ -136,8 +136,71 @@ fn no_request_is_forgotten() {
                 (stepping.fleet.failures, &stepping.records),
                 "{engine}"
             );
+            assert_eq!(
+                (leaping.kv_cache, leaping.activity),
+                (stepping.kv_cache, stepping.activity),
+                "{engine}"
+            );
         }
     }
+}
+
+/// Two prompts of 1000 tokens in blocks of 16 decode 200 tokens. Their replica fails in the middle of a leap, and they are
+/// lost: the account of the KV cache is that of the steps until then.
+#[test]
+fn a_cut_leap_is_accounted() {
+    for engine in ["", "[engine]\nscheduler = \"vllm-v0\"", "[engine]\nscheduler = \"orca\""] {
+        let keys = failing(&format!("restart_s = 3\nevents = [{{ replica = 0, at_s = 0.5 }}]\n{engine}"));
+        let [leaping, stepping] = [true, false].map(|leap| run(1, TWO, &keys, leap).unwrap());
+        assert_eq!((leaping.kv_cache, leaping.activity), (stepping.kv_cache, stepping.activity), "{engine}");
+    }
+    // Nothing but the failed attempt is left: a block of 16 slots for each context c wastes ⌈c/16⌉ · 16 − c.
+    let one = TWO.replace("requests = 2", "requests = 1");
+    let keys = failing("restart_s = 3\nretry = false\nevents = [{ replica = 0, at_s = 0.5 }]");
+    for leap in [true, false] {
+        let found = run(1, &one, &keys, leap).unwrap();
+        assert!(found.kv_cache.internal_fragmentation > 0.0, "{:?}", found.kv_cache);
+    }
+}
+
+/// A request of about 10 s is not answered by a replica that fails every second: it survives exp(−10) of its attempts.
+/// One that is lost is not sent again without a retry, so that such a run ends by itself.
+#[test]
+fn requests_longer_than_their_replicas_live_end_the_run() {
+    let long =
+        "requests = 20\ninput_len = 16\noutput_len = 1500\narrivals = { kind = \"poisson\", rate = 3 }";
+    let keys = |retry: bool| failing(&format!("mtbf_s = 1\nrestart_s = 1\nretry = {retry}"));
+    for leap in [true, false] {
+        let message = run(1, long, &keys(true), leap).map(|_| ()).unwrap_err().to_string();
+        assert!(message.contains("100 failures") && message.contains("`fleet.failures.mtbf_s`"), "{message}");
+    }
+    let lost = run(1, long, &keys(false), true).unwrap();
+    assert_eq!(lost.summary.completed + lost.summary.failed, 20);
+}
+
+/// The run ends with its last answer or loss: a replica that fails then and returns later was not down in the run.
+#[test]
+fn availability_is_a_fraction() {
+    let short =
+        "requests = 60\ninput_len = 16\noutput_len = 300\narrivals = { kind = \"poisson\", rate = 3 }";
+    for seed in 0..8 {
+        let workload = format!("{short}\nseed = {seed}");
+        for (mtbf_s, restart_s) in [(1, 5), (2, 5), (20, 100)] {
+            let keys = failing(&format!("mtbf_s = {mtbf_s}\nrestart_s = {restart_s}\nretry = false"));
+            let failures = run(1, &workload, &keys, true).unwrap().fleet.failures.unwrap();
+            assert!((0.0..=1.0).contains(&failures.availability), "{failures:?}");
+        }
+    }
+    // One request that is lost after half a second: the run ends there, and its replica was up until then.
+    let one = TWO.replace("requests = 2", "requests = 1");
+    let keys = failing("restart_s = 5\nretry = false\nevents = [{ replica = 0, at_s = 0.5 }]");
+    let failures = run(1, &one, &keys, true).unwrap().fleet.failures.unwrap();
+    assert_eq!((failures.lost, failures.down_s, failures.availability), (1, 0.0, 1.0));
+    // One replica is down from 0.5 s on, the other one serves the second request, of `whole` seconds, alone.
+    let whole = at_the_limit(2, TWO, "").summary.e2el.mean / 1e3;
+    let failures = at_the_limit(2, TWO, &keys).fleet.failures.unwrap();
+    assert!((failures.down_s - (whole - 0.5)).abs() < 1e-9);
+    assert!((failures.availability - (1.0 - (whole - 0.5) / (2.0 * whole))).abs() < 1e-9);
 }
 
 /// The first of two replicas takes 1.5 times as long for a step; the other one is as before.

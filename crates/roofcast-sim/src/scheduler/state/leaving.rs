@@ -242,6 +242,16 @@ impl<D: Decodes> State<D> {
         }
     }
 
+    /// Counts the steps of all sequences that decode, which are about to be dropped.
+    pub(super) fn count_decodes(&mut self) {
+        let decoding: Vec<SequenceId> =
+            self.in_admission_order().filter(|id| self.sequence(*id).phase == Phase::Decode).collect();
+        for id in decoding {
+            let (computed, _) = self.decodes.progress(id);
+            self.count_slack(id, computed);
+        }
+    }
+
     /// For every step in which a sequence decoded up to `computed` tokens, counts the token slots of its blocks, and
     /// the slots without a token when the step started. With a reservation the slots are the reserved ones; tokens that
     /// a static batch computes after an answer's end have no slot.
