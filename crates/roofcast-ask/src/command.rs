@@ -13,6 +13,7 @@ mod words;
 mod written;
 
 pub use desktop::ollama_context;
+pub use sglang::auto_drafts;
 pub use written::{CommandLine, chosen, is_assumed, whole};
 
 use crate::spec::EngineKind;
@@ -45,8 +46,19 @@ pub struct Command {
     pub data_parallel: bool,
     /// True for `--max-model-len auto`: the engine uses the longest sequence that fits its memory.
     pub fits: bool,
-    /// Number of slots whose context is [`ollama_context`].
-    pub slots_by_memory: Option<u64>,
+    /// Slots of Ollama's server, if Ollama starts it.
+    pub ollama: Option<Ollama>,
+    /// True for drafts whose number SGLang chooses by the model's architecture: [`auto_drafts`].
+    pub auto_drafts: bool,
+}
+
+/// Slots of the server that Ollama starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ollama {
+    /// Number of slots.
+    pub slots: u64,
+    /// Tokens of each slot's context, at most the model's; `None` if they are [`ollama_context`].
+    pub context: Option<u64>,
 }
 
 /// A longest sequence, and the flag that sets it.
@@ -71,8 +83,7 @@ const PARTITIONS: [&str; 2] = ["VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTI
 /// they change memory.
 pub fn read(text: &str) -> Result<Command> {
     let words = words::split(text)?;
-    let Program { engine, arguments, variables, slots_by_memory, unmodelled, notes } =
-        program::program(&words)?;
+    let Program { engine, arguments, variables, ollama, unmodelled, notes } = program::program(&words)?;
     if let Some((name, value)) =
         variables.iter().filter_map(|v| v.split_once('=')).find(|(name, _)| PARTITIONS.contains(name))
     {
@@ -80,7 +91,7 @@ pub fn read(text: &str) -> Result<Command> {
         return Err(Error::field(PLACE, name, format!("{value:?}"), accepted));
     }
     let flags = Flags::of(engine)?;
-    let mut command = Command { notes, unmodelled, slots_by_memory, ..Command::default() };
+    let mut command = Command { notes, unmodelled, ollama, ..Command::default() };
     command.set("engine.name", engine.name());
     vllm::variables(&variables, &mut command);
     let mut apart = Vec::new();

@@ -352,15 +352,16 @@ impl EngineSettings {
     /// with the scheduler.
     pub fn drafts(&self) -> Result<Option<(&SpeculativeSpec, Vec<f64>)>> {
         let Some(spec) = &self.speculative else { return Ok(None) };
-        let reached = spec.accepted()?;
         let Some(vllm) = self.vllm() else {
             let accepted = "0, or the scheduler vllm: steps with drafts of other schedulers are not simulated; capacity and \
-                            limits count the drafter's memory";
+                            limits count the memory of the model's own layers, or of a drafter whose config draft_model \
+                            names";
             let drafts =
                 format!("{} with the scheduler {}", spec.num_speculative_tokens, self.scheduler.name());
             let field = "engine.speculative.num_speculative_tokens";
             return Err(Error::field("spec", field, drafts, accepted));
         };
+        let reached = spec.accepted()?;
         let first =
             DraftMethod::decided_ahead(spec.method).filter(|_| spec.share().is_ok_and(|share| share >= 1.0));
         if vllm.async_scheduling == Some(true) && !first.is_some_and(|[asked, _]| self.is_since(asked)) {

@@ -271,7 +271,13 @@ impl Workload {
         let observed = Some(empirical::Observed::Pairs(pairs));
         let source = LengthSource { observed, ..LengthSource::of_file(path, None) };
         let length = || Length::Drawn(LengthKind::Empirical(source.clone()));
-        let trace = Arc::new(Trace { requests, timed: true, sessions: Vec::new(), images: 0 });
+        let trace = Arc::new(Trace {
+            requests,
+            timed: true,
+            sessions: Vec::new(),
+            images: 0,
+            seconds_assumed: false,
+        });
         let arrivals = Arrivals::Trace(Replay::of(path, Arc::clone(&trace)));
         Workload {
             recorded: Some(trace),
@@ -320,17 +326,27 @@ impl Workload {
         Ok(self.check(place)?)
     }
 
-    /// Sentences on parts of the traffic that are not counted.
+    /// Sentences on parts of the traffic that are not counted, and on what a trace does not say.
     pub fn notes(&self) -> Vec<String> {
         let trace = match &self.arrivals {
             Arrivals::Trace(replay) => replay.recorded.as_ref(),
             _ => self.recorded.as_ref(),
         };
-        let images = trace.map_or(0, |trace| trace.images);
-        let sentence = format!(
-            "the trace has {images} images: its prompts have the tokens that it states, and no encoder computes them"
-        );
-        Vec::from_iter(Some(sentence).filter(|_| images > 0))
+        let Some(trace) = trace else { return Vec::new() };
+        let images = (trace.images > 0).then(|| {
+            let images = trace.images;
+            format!(
+                "the trace has {images} images: its prompts have the tokens that it states, and no encoder computes them"
+            )
+        });
+        let unit = trace.seconds_assumed.then(|| {
+            let (count, span) = (trace.requests.len(), trace.span_s());
+            format!(
+                "the trace's times are read as seconds, {count} requests in {span} s: divide them by 1000 if they are \
+                 milliseconds"
+            )
+        });
+        images.into_iter().chain(unit).collect()
     }
 
     /// Turns a loaded replay into arrivals at its pace, of the recorded requests unless lengths are given.

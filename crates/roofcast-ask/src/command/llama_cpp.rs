@@ -1,7 +1,7 @@
 //! Flags of `llama-server` that are read together, because several keys depend on each.
 
 use super::flags::{self, Given, wrong};
-use super::{Command, count, last};
+use super::{Command, count, desktop, last};
 use roofcast_facts::error::Result;
 
 /// Smallest value of `-ngl` that is read as all layers.
@@ -27,6 +27,10 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     if last(apart, "flash")
         .is_some_and(|given| ["off", "0", "false", "disabled"].contains(&given.value.as_str()))
     {
+        if let Some(values) = last(apart, "cache_v").filter(|given| desktop::is_quantized(&given.value)) {
+            let accepted = "f32, f16 or bf16 with -fa off: llama.cpp ends with \"V cache quantization requires flash_attn\"";
+            return Err(wrong(values, accepted));
+        }
         command.set("engine.attention_backend", "naive");
     }
     places(apart, command)?;
@@ -95,7 +99,8 @@ fn places(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Reads `-ctk` and `-ctv`; both must be equal, because a forecast has one format for keys and values.
+/// Reads `-ctk` and `-ctv`; both must be equal, because a forecast has one format for keys and values. Without one of them
+/// its part is in f16, which both then count as.
 fn caches(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let format = |name: &str| {
         last(apart, name).map(|given| given.value.replace("f16", "fp16").replace("bfp16", "bf16"))
@@ -104,7 +109,22 @@ fn caches(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let values = format("cache_v");
     match (keys, values, last(apart, "cache_v").or_else(|| last(apart, "cache_k"))) {
         (Some(k), Some(v), Some(given)) if k != v => Err(wrong(given, "one format for keys and values")),
-        (Some(format), ..) | (None, Some(format), _) => {
+        (Some(format), Some(_), _) => {
+            command.set("precision.kv", format);
+            Ok(())
+        }
+        (Some(_), None, Some(given)) | (None, Some(_), Some(given))
+            if desktop::is_quantized(&given.value) =>
+        {
+            let other = if last(apart, "cache_k").is_some() { "values" } else { "keys" };
+            command.notes.push(format!(
+                "{} {} leaves the {other} in f16: a forecast has one format, and counts f16 for both, too much for one half",
+                given.flag, given.value
+            ));
+            command.set("precision.kv", "fp16");
+            Ok(())
+        }
+        (Some(format), None, _) | (None, Some(format), _) => {
             command.set("precision.kv", format);
             Ok(())
         }

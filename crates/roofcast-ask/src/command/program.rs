@@ -6,7 +6,7 @@
 //! Sources: `docker run --help` of Docker 28; the `ENTRYPOINT` of the images `vllm/vllm-openai`, `rocm/vllm`,
 //! `ghcr.io/ggml-org/llama.cpp`, `ollama/ollama` and `nvcr.io/nvidia/tensorrt-llm/release`. SGLang's image has no entry point.
 
-use super::{PLACE, desktop, is_variable, words};
+use super::{Ollama, PLACE, desktop, is_variable, words};
 use crate::spec::EngineKind;
 use roofcast_facts::error::{Error, Result};
 
@@ -17,8 +17,8 @@ pub(super) struct Program {
     pub(super) arguments: Vec<String>,
     /// Environment variables of the server, each as `NAME=value`.
     pub(super) variables: Vec<String>,
-    /// Number of slots whose context Ollama chooses by memory.
-    pub(super) slots_by_memory: Option<u64>,
+    /// Slots of Ollama's server, if Ollama starts it.
+    pub(super) ollama: Option<Ollama>,
     /// Variables that change what a server does and that a forecast does not count.
     pub(super) unmodelled: Vec<String>,
     /// Notes on how the command was read.
@@ -29,14 +29,7 @@ impl Program {
     /// A server that is started with `arguments`.
     fn started(engine: EngineKind, arguments: Vec<String>) -> Program {
         let variables = Vec::new();
-        Program {
-            engine,
-            arguments,
-            variables,
-            slots_by_memory: None,
-            unmodelled: Vec::new(),
-            notes: Vec::new(),
-        }
+        Program { engine, arguments, variables, ollama: None, unmodelled: Vec::new(), notes: Vec::new() }
     }
 }
 
@@ -95,8 +88,8 @@ fn inside(all: &[String], deep: usize) -> Result<Program> {
 
 /// The server that a program for the desktop starts.
 fn llama_server(server: desktop::LlamaServer) -> Program {
-    let desktop::LlamaServer { arguments, slots_by_memory, unmodelled, notes } = server;
-    Program { slots_by_memory, unmodelled, notes, ..Program::started(EngineKind::LlamaCpp, arguments) }
+    let desktop::LlamaServer { arguments, ollama, unmodelled, notes } = server;
+    Program { ollama, unmodelled, notes, ..Program::started(EngineKind::LlamaCpp, arguments) }
 }
 
 /// Reads the command of a server without a shell or container around it.

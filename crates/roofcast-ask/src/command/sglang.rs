@@ -1,7 +1,7 @@
 //! Flags of `python -m sglang.launch_server` that are read together, because several keys depend on each.
 
 use super::flags::{Given, wrong};
-use super::vllm::is_path;
+use super::vllm::{is_path, not_in_memory};
 use super::{Command, count, formats, last, once, switched};
 use roofcast_facts::error::Result;
 
@@ -58,21 +58,59 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     Ok(())
 }
 
-/// Drafts of a step for which no flag states a number: SGLang's choice for most architectures, in one chain
-/// (`_auto_choose_speculative_params` of `arg_groups/speculative_hook.py`, 0.5.23).
-const STEPS: i64 = 3;
+/// Drafts of a step: steps of the drafter, the tokens that each keeps of a branch, and the tokens that are verified, the
+/// one before the drafts among them.
+#[derive(Clone, Copy)]
+struct Drafts {
+    steps: i64,
+    topk: i64,
+    verified: i64,
+}
+
+/// Drafts for which no flag states a number, of most architectures (`_auto_choose_speculative_params` of
+/// `arg_groups/speculative_hook.py`, 0.5.23).
+const CHAIN: Drafts = Drafts { steps: 3, topk: 1, verified: 4 };
+/// Drafts for which no flag states a number, of [`TREES`].
+const TREE: Drafts = Drafts { steps: 5, topk: 4, verified: 8 };
+/// Architectures with [`TREE`], by `model_type`: `LlamaForCausalLM` and `Grok1ForCausalLM`.
+const TREES: [&str; 3] = ["llama", "grok-1", "git"];
+/// Tokens that are verified of n-grams without a flag, and the most of them on a level (`_handle_ngram`,
+/// `fields/spec.py`, 0.5.23).
+const NGRAMS: Drafts = Drafts { steps: 1, topk: 10, verified: 12 };
+
+impl Drafts {
+    /// Number of drafts that a step verifies.
+    fn count(self) -> i64 {
+        self.verified - 1
+    }
+
+    fn told(self, flag: &str) -> String {
+        let shape = match self.topk {
+            1 => String::new(),
+            topk => format!(", a tree of top-k {topk}"),
+        };
+        let count = self.count();
+        format!(
+            "{flag} is read as {count} drafts a step{shape}; steps with SGLang's drafts are not simulated: no forecast of \
+             times has them"
+        )
+    }
+}
+
+/// The number of drafts that SGLang chooses for a model of `architecture`, and the note on it.
+pub fn auto_drafts(architecture: &str) -> (i64, String) {
+    let drafts = if TREES.contains(&architecture) { TREE } else { CHAIN };
+    let by = format!("by the model ({} steps, {} tokens verified)", drafts.steps, drafts.verified);
+    (drafts.count(), drafts.told(&format!("--speculative-algorithm without --speculative-num-steps, {by},")))
+}
 
 /// Reads the flags `--speculative-…`. A chain of n steps drafts n tokens, and verifies n + 1 (`--speculative-num-draft-tokens`,
-/// which SGLang adjusts); n-grams state the tokens that are verified. A tree of drafts, `--speculative-eagle-topk` above 1,
-/// is no number of drafts.
+/// which SGLang adjusts); n-grams and trees, of `--speculative-eagle-topk` above 1, state the tokens that are verified.
 fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     // Without an algorithm the other flags have no effect.
     let Some(given) = last(apart, "spec_method") else { return Ok(()) };
     let algorithm = given.value.to_ascii_uppercase();
     let drafter = last(apart, "spec_model").map(|given| given.value.as_str());
-    if let Some(topk) = last(apart, "spec_topk").filter(|given| given.value.trim() != "1") {
-        return Err(wrong(topk, "1: trees of drafts are not modelled"));
-    }
     let (method, model) = match (algorithm.as_str(), drafter) {
         ("STANDALONE", model) => (None, model),
         ("NGRAM", _) => (Some("ngram"), None),
@@ -82,11 +120,15 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         ("DFLASH", model) => (Some("dflash"), model),
         _ => return Err(wrong(given, "EAGLE, EAGLE3, NEXTN, STANDALONE, NGRAM or DFLASH")),
     };
-    let by_steps = !["NGRAM", "DFLASH"].contains(&algorithm.as_str());
-    let chain = count(apart, "spec_steps")?.filter(|_| by_steps);
-    let verified = count(apart, "spec_tokens")?.map(|tokens| tokens.saturating_sub(1).max(1));
-    let tokens = chain.or(verified).unwrap_or(STEPS);
-    command.set("engine.speculative.num_speculative_tokens", tokens);
+    let verified = count(apart, "spec_tokens")?;
+    let numbers = match algorithm.as_str() {
+        "NGRAM" => Drafts { verified: verified.unwrap_or(NGRAMS.verified), ..NGRAMS },
+        "DFLASH" => Drafts { verified: verified.unwrap_or(CHAIN.verified), ..CHAIN },
+        _ => of_steps(apart, verified)?,
+    };
+    let stated = ["spec_steps", "spec_topk", "spec_tokens"].iter().any(|name| last(apart, name).is_some());
+    command.auto_drafts = !stated && !["NGRAM", "DFLASH", "STANDALONE"].contains(&algorithm.as_str());
+    command.set("engine.speculative.num_speculative_tokens", numbers.count().max(1));
     if let Some(method) = method {
         command.set("engine.speculative.method", method);
     }
@@ -94,13 +136,29 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     if let Some(model) = config {
         command.set("engine.speculative.draft_model", model);
     }
-    let cost = if config.is_none() && method != Some("ngram") { " and --draft-cost" } else { "" };
-    command.notes.push(format!(
-        "{} is read as {tokens} drafts a step; a forecast of times with drafts needs --acceptance-rate or \
-         --acceptance{cost}",
-        given.flag
-    ));
+    if !command.auto_drafts {
+        command.notes.push(numbers.told(&given.flag));
+    }
+    command.notes.extend(model.filter(|_| config.is_none()).map(not_in_memory));
     Ok(())
+}
+
+/// Drafts of a drafter that runs step by step.
+fn of_steps(apart: &[(String, Given)], verified: Option<i64>) -> Result<Drafts> {
+    let topk = count(apart, "spec_topk")?.unwrap_or(1);
+    let steps = count(apart, "spec_steps")?;
+    let chain = |steps: i64| Drafts { steps, topk: 1, verified: steps.saturating_add(1) };
+    match (topk, steps, verified) {
+        (1, Some(steps), _) => Ok(chain(steps)),
+        (1, None, verified) => Ok(verified.map_or(CHAIN, |tokens| chain((tokens - 1).max(1)))),
+        (topk, steps, Some(verified)) => Ok(Drafts { steps: steps.unwrap_or(CHAIN.steps), topk, verified }),
+        (_, _, None) => match last(apart, "spec_topk") {
+            Some(given) => {
+                Err(wrong(given, "1, or --speculative-num-draft-tokens beside it: the tokens of the tree"))
+            }
+            None => Ok(CHAIN),
+        },
+    }
 }
 
 /// Reads `--moe-a2a-backend` and `--deepep-mode`. SGLang sets as many expert-parallel ranks as tensor-parallel ranks with
@@ -127,6 +185,7 @@ fn exchange(apart: &[(String, Given)], command: &mut Command) {
 
 #[cfg(test)]
 mod tests {
+    use super::auto_drafts;
     use crate::command::read;
 
     /// Number of drafts, method and drafter that a command of SGLang sets, as TOML values.
@@ -138,7 +197,7 @@ mod tests {
         })
     }
 
-    /// A chain of 5 steps drafts 5 tokens and verifies 6; n-grams of 4 verified tokens are 3 drafts. A tree is refused.
+    /// A chain of 5 steps drafts 5 tokens and verifies 6; n-grams of 4 verified tokens are 3 drafts.
     #[test]
     fn drafts_are_read_by_sglangs_names() {
         let text = |value: &str| Some(format!("\"{value}\""));
@@ -158,7 +217,37 @@ mod tests {
             read(&text).unwrap_err().to_string()
         };
         let tree = refused("EAGLE --speculative-eagle-topk 4");
-        assert!(tree.contains("--speculative-eagle-topk") && tree.contains("trees of drafts"), "{tree}");
+        assert!(tree.contains("--speculative-eagle-topk") && tree.contains("tokens of the tree"), "{tree}");
         assert!(refused("LOOKAHEAD").contains("STANDALONE"));
+    }
+
+    /// SGLang's own numbers: 12 verified tokens of n-grams, 4 of a chain, 8 of Llama's tree, of which one is no draft.
+    #[test]
+    fn drafts_without_numbers_are_sglangs() {
+        let count = |flags: &str| drafts(flags)[0].clone();
+        assert_eq!(count("--speculative-algorithm NGRAM").as_deref(), Some("11"));
+        let tree = "--speculative-algorithm EAGLE3 --speculative-num-steps 3 --speculative-eagle-topk 4 \
+                    --speculative-num-draft-tokens 16";
+        assert_eq!(count(tree).as_deref(), Some("15"));
+        assert_eq!([auto_drafts("llama").0, auto_drafts("qwen3").0], [7, 3]);
+        let auto = |flags: &str| {
+            let text = format!("sglang serve --model-path m --speculative-algorithm {flags}");
+            read(&text).unwrap().auto_drafts
+        };
+        assert!(auto("EAGLE3") && !auto("NGRAM") && !auto("STANDALONE"));
+        assert!(!auto("EAGLE3 --speculative-num-steps 3"));
+    }
+
+    #[test]
+    fn drafters_by_name_are_not_in_memory() {
+        let text =
+            "sglang serve --model-path m --speculative-algorithm EAGLE3 --speculative-draft-model-path a/b";
+        let notes = read(text).unwrap().notes;
+        assert!(notes[0].contains("the drafter a/b is not in memory"), "{notes:?}");
+        let notes = read(&format!("{text} --speculative-num-steps 2")).unwrap().notes;
+        assert!(
+            notes[0].contains("no forecast of times") && !notes[0].contains("--acceptance-rate"),
+            "{notes:?}"
+        );
     }
 }

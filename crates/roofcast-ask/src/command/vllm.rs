@@ -229,14 +229,19 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
             // Layers of the checkpoint draft under `mtp`, or Gemma 4's assistant models.
             let apart = |model: &&str| !method.ends_with("mtp") || model.contains("assistant");
             if let Some(model) = model.filter(apart) {
-                command.notes.push(format!(
-                    "the drafter {model} is not in memory: its weights and its layers' cache take room beside the model's; \
-                     --draft-model with its config.json, and --spec-method, count them"
-                ));
+                command.notes.push(not_in_memory(model));
             }
         }
     }
     Ok(())
+}
+
+/// The note on a drafter whose config is not known.
+pub(super) fn not_in_memory(drafter: &str) -> String {
+    format!(
+        "the drafter {drafter} is not in memory: its weights and its layers' cache take room beside the model's; \
+         --draft-model with its config.json, and --spec-method, count them"
+    )
 }
 
 /// True for a drafter that is named by a folder or a file, whose config describes it.

@@ -86,6 +86,8 @@ pub struct Trace {
     pub sessions: Vec<Session>,
     /// Number of images in all prompts.
     pub images: u64,
+    /// True if seconds are assumed: whole numbers up to 1000 or more, under a name without a unit.
+    pub seconds_assumed: bool,
 }
 
 impl Trace {
@@ -97,7 +99,13 @@ impl Trace {
             Some(format) => format,
             None => detect(place, text)?,
         };
-        let mut recording = Recording { place, requests: Vec::new(), sessions: Vec::new(), images: 0 };
+        let mut recording = Recording {
+            place,
+            requests: Vec::new(),
+            sessions: Vec::new(),
+            images: 0,
+            seconds_assumed: false,
+        };
         match format {
             TraceFormat::Azure => azure::read(text, &mut recording)?,
             TraceFormat::Mooncake => mooncake::read(text, mooncake::MOONCAKE, &mut recording)?,
@@ -122,6 +130,7 @@ impl Trace {
             timed,
             sessions: recording.sessions,
             images: recording.images,
+            seconds_assumed: recording.seconds_assumed,
         })
     }
 
@@ -188,6 +197,7 @@ struct Recording<'a> {
     requests: Vec<Request>,
     sessions: Vec<Session>,
     images: u64,
+    seconds_assumed: bool,
 }
 
 impl Recording<'_> {

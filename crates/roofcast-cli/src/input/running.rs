@@ -7,14 +7,16 @@ use super::{STANDARD_INPUT, filled, manifest, standard_input};
 use crate::args::SourceArgs;
 use crate::host;
 use anyhow::Result;
-use roofcast::Catalog;
 use roofcast::catalog::address;
-use roofcast::command::{self, Command};
+use roofcast::command::{self, Command, Ollama};
+use roofcast::model::Model;
 use roofcast::spec::Spec;
 use roofcast::spec::settings::{Setting, get};
 use roofcast::units::Bytes;
+use roofcast::{Catalog, Error};
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use toml::Table;
 
 /// The command of the running deployment, if the arguments give one.
@@ -45,22 +47,31 @@ pub(super) fn command(flag: &str, text: &str) -> Result<Command> {
     let remarks = list("not modelled", &command.unmodelled)
         + &list("of no effect on a forecast", &command.ignored)
         + &notes.collect::<String>();
-    if !host::noted(&remarks) {
-        // If stderr is closed, only these notes are lost.
-        drop(std::io::stderr().write_all(remarks.as_bytes()));
-    }
+    remark(&remarks);
     Ok(command)
 }
 
-/// Turns whole copies of a model with experts into data-parallel ranks, which divide its experts. The model is the one of
-/// `settings`, or else of the file's `table`.
-pub(super) fn divide_experts(settings: &mut [Setting], table: &Table, catalog: &Catalog) {
+/// Reports how a command was read.
+fn remark(lines: &str) {
+    if !host::noted(lines) {
+        // If stderr is closed, only these notes are lost.
+        drop(std::io::stderr().write_all(lines.as_bytes()));
+    }
+}
+
+/// The model of `settings`, or else of the file's `table`.
+fn model_of(settings: &[Setting], table: &Table, catalog: &Catalog) -> Option<Arc<Model>> {
     let keys = ["model.name", "model.path"];
     let by_setting = settings.iter().rev().find(|setting| keys.contains(&setting.path.as_str()));
     let of_file = || keys.iter().find_map(|key| get(table, key));
     let name = by_setting.map(|setting| &setting.value).or_else(of_file).and_then(toml::Value::as_str);
     // A model that cannot be read is reported where it is resolved.
-    let model = name.and_then(|name| super::model(&address::repository(name).ok()?, catalog).ok());
+    name.and_then(|name| super::model(&address::repository(name).ok()?, catalog).ok())
+}
+
+/// Turns whole copies of a model with experts into data-parallel ranks, which divide its experts.
+pub(super) fn divide_experts(settings: &mut [Setting], table: &Table, catalog: &Catalog) {
+    let model = model_of(settings, table, catalog);
     let copies = settings.iter_mut().find(|setting| setting.path == "parallelism.replicas");
     if let Some(copies) = copies.filter(|_| model.is_some_and(|model| model.is_moe())) {
         copies.path = "parallelism.attention_dp".to_owned();
@@ -75,10 +86,65 @@ pub(super) fn names_model(table: Option<&Table>, settings: &[Setting]) -> bool {
         || of_file.is_some_and(|model| model.contains_key("name") || model.contains_key("path"))
 }
 
-/// The context of all `slots` that Ollama chooses by the memory of the question's accelerators, of several the smallest:
-/// at most the model's for each slot. `None` if the question states a context, or names no known accelerator.
-pub(super) fn of_memory(spec: &Spec, slots: u64, catalog: &Catalog) -> Option<Setting> {
-    if spec.engine.llama_cpp.n_ctx.is_some() || spec.engine.max_model_len.is_some() {
+/// Families whose checkpoints have multi-token-prediction layers that their configs do not count.
+const UNCOUNTED_AHEAD: [&str; 2] = ["qwen3_next", "longcat_flash"];
+
+/// Settles what an engine's command leaves to the model: the number of SGLang's drafts if `auto`, which is reported, and
+/// whether the model has layers that draft.
+///
+/// # Errors
+/// Refuses drafts by the model's own layers if it has none.
+pub(super) fn drafts_by_model(
+    settings: &mut Vec<Setting>,
+    table: &Table,
+    catalog: &Catalog,
+    auto: bool,
+) -> Result<()> {
+    let Some(model) = model_of(settings, table, catalog) else { return Ok(()) };
+    let by_layers = settings
+        .iter()
+        .any(|setting| setting.path == "engine.speculative.method" && setting.value.as_str() == Some("mtp"));
+    let counted = UNCOUNTED_AHEAD.iter().any(|family| model.architecture.starts_with(family));
+    if by_layers && model.layer_ahead().is_none() && !counted {
+        let accepted = format!(
+            "a model with multi-token-prediction layers, which {} has not; or a drafter: \
+             --speculative-draft-model-path",
+            model.name
+        );
+        return Err(Error::field(
+            command::PLACE,
+            "--speculative-algorithm",
+            "NEXTN, or EAGLE without a drafter",
+            accepted,
+        )
+        .into());
+    }
+    if auto {
+        let (count, note) = command::auto_drafts(&model.architecture);
+        settings.push(Setting::new("engine.speculative.num_speculative_tokens", count));
+        remark(&format!("roofcast: {}: {note}\n", command::PLACE));
+    }
+    Ok(())
+}
+
+/// Reports a context of Ollama's slots that is longer than the model's, which Ollama lowers.
+pub(super) fn note_lowered(ollama: &Ollama, settings: &[Setting], table: &Table, catalog: &Catalog) {
+    let longest = model_of(settings, table, catalog).and_then(|model| model.max_context);
+    if let Some((asked, longest)) = ollama.context.zip(longest).filter(|(asked, longest)| asked > longest) {
+        remark(&format!(
+            "roofcast: {}: OLLAMA_CONTEXT_LENGTH={asked} is lowered to the model's {longest} tokens, as Ollama does \
+             (\"requested context size too large for model\")\n",
+            command::PLACE
+        ));
+    }
+}
+
+/// The context of all slots of Ollama, at most the model's for each: the stated one, or else the one by the memory of the
+/// question's accelerators, of several the smallest. `None` if the question states another context, or names no known
+/// accelerator.
+pub(super) fn of_ollama(spec: &Spec, ollama: &Ollama, catalog: &Catalog) -> Option<Setting> {
+    let stated = ollama.context.map(|tokens| tokens.saturating_mul(ollama.slots));
+    if spec.engine.llama_cpp.n_ctx != stated || spec.engine.max_model_len.is_some() {
         return None;
     }
     let searched = spec.search.iter().flat_map(|search| &search.accelerators);
@@ -89,9 +155,11 @@ pub(super) fn of_memory(spec: &Spec, slots: u64, catalog: &Catalog) -> Option<Se
         // Ollama counts no memory of the host.
         Some(if chip.vendor == "cpu" { Bytes::ZERO } else { chip.usable_bytes * count })
     };
-    let context = command::ollama_context(named.filter_map(memory).min()?);
-    let model = spec.model.name.as_ref().and_then(|name| super::model(name, catalog).ok());
+    let by_memory = || Some(command::ollama_context(named.filter_map(memory).min()?));
+    let context = ollama.context.or_else(by_memory)?;
+    let name = spec.model.name.as_ref();
+    let model = name.and_then(|name| super::model(&address::repository(name).ok()?, catalog).ok());
     let longest = model.and_then(|model| model.max_context).unwrap_or(u64::MAX);
-    let tokens = i64::try_from(context.min(longest).saturating_mul(slots)).ok()?;
+    let tokens = i64::try_from(context.min(longest).saturating_mul(ollama.slots)).ok()?;
     Some(Setting::new("engine.n_ctx", tokens))
 }

@@ -6,7 +6,7 @@
 use super::defaults::{defaults, lend, without_bounds};
 use super::reach::Reach;
 use super::refused::{by_flag, lacking, refused, together};
-use super::running::{divide_experts, names_model, of_memory, running};
+use super::running::{divide_experts, drafts_by_model, names_model, note_lowered, of_ollama, running};
 use super::{STANDARD_INPUT, absent, catalog, of_file, spec_text, standard_input};
 use crate::args::SourceArgs;
 use crate::show;
@@ -14,7 +14,7 @@ use crate::swept;
 use anyhow::Result;
 use roofcast::calibration::Calibration;
 use roofcast::catalog::address;
-use roofcast::command::{self, Longest};
+use roofcast::command::{self, Longest, Ollama};
 use roofcast::deployment::DeploymentOptions;
 use roofcast::spec::sections::nested;
 use roofcast::spec::settings::{self, Setting, lay, rooted};
@@ -53,8 +53,8 @@ pub(crate) struct Source {
     longest: Option<Longest>,
     /// Longest request that the engine's command admits, if a command is given.
     runs: Option<Bound>,
-    /// Number of slots whose context Ollama chooses by the accelerators' memory.
-    slots: Option<u64>,
+    /// Slots of the server that Ollama starts.
+    ollama: Option<Ollama>,
 }
 
 /// Longest request of an engine whose command states no number.
@@ -90,7 +90,8 @@ impl Source {
         let runs = server.as_ref().map(|server| if server.fits { Bound::Memory } else { Bound::Model });
         let longest = server.as_ref().and_then(|server| server.longest.clone());
         let data_parallel = server.as_ref().is_some_and(|server| server.data_parallel);
-        let slots = server.as_ref().and_then(|server| server.slots_by_memory);
+        let ollama = server.as_ref().and_then(|server| server.ollama);
+        let auto_drafts = server.as_ref().is_some_and(|server| server.auto_drafts);
         let mut all = server.map(|server| server.settings).unwrap_or_default();
         all.extend(args.set.iter().map(|text| set(text)).collect::<Result<Vec<_>>>()?);
         all.extend(flags.iter().copied().flatten().cloned());
@@ -106,6 +107,12 @@ impl Source {
                 Error::field(command::PLACE, "the model", "missing: no model is named", accepted).into()
             );
         }
+        if runs.is_some() {
+            drafts_by_model(&mut all, &table, &catalog, auto_drafts)?;
+        }
+        if let Some(ollama) = &ollama {
+            note_lowered(ollama, &all, &table, &catalog);
+        }
         let (by_default, settings, reach) = (!given, all, Reach::Files);
         Ok(Source {
             place,
@@ -119,7 +126,7 @@ impl Source {
             reach,
             longest,
             runs,
-            slots,
+            ollama,
         })
     }
 
@@ -135,15 +142,15 @@ impl Source {
         let settings = Vec::new();
         let reach = Reach::Given(models);
         let (by_default, lent, file, longest, runs) = (false, Vec::new(), None, None, None);
-        let slots = None;
-        Source { place, by_default, lent, file, text, table, settings, catalog, reach, longest, runs, slots }
+        let ollama = None;
+        Source { place, by_default, lent, file, text, table, settings, catalog, reach, longest, runs, ollama }
     }
 
     /// The question with the settings `more` applied last.
     pub(crate) fn scenario(&self, more: &[Setting]) -> Result<Scenario> {
         let mut settings = [&self.settings, more].concat();
         let (mut table, mut spec) = self.spec(settings.clone())?;
-        if let Some(context) = self.slots.and_then(|slots| of_memory(&spec, slots, &self.catalog)) {
+        if let Some(context) = self.ollama.and_then(|ollama| of_ollama(&spec, &ollama, &self.catalog)) {
             settings.push(context);
             (table, spec) = self.spec(settings.clone())?;
         }
@@ -174,6 +181,7 @@ impl Source {
             reach,
             longest: self.longest.clone(),
             runs: self.runs,
+            by_ollama: self.ollama.is_some(),
         })
     }
 
@@ -257,6 +265,8 @@ pub(crate) struct Scenario {
     reach: Reach,
     longest: Option<Longest>,
     pub(super) runs: Option<Bound>,
+    /// True if Ollama starts the engine.
+    pub(super) by_ollama: bool,
 }
 
 impl Scenario {

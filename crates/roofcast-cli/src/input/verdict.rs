@@ -28,13 +28,25 @@ impl Scenario {
         }
     }
 
+    /// The refusal of `start` as a sentence; `None` if the engine starts. Ollama starts with some layers on the processor
+    /// (`-ngl auto` of its llama-server), which a forecast counts if it is asked to.
+    pub(crate) fn refusal(&self, deployment: &Deployment, start: &Start) -> Option<String> {
+        let (refusal, engine) = (start.refusal.as_ref()?, deployment.engine.name());
+        if !self.by_ollama {
+            return Some(refusal.told(engine, start.max_model_len));
+        }
+        Some(format!(
+            "not all of the model fits the accelerators: {}; Ollama then puts layers on the processor by itself, which is \
+             slower: --n-gpu-layers N forecasts it with N layers on the accelerators",
+            refusal.lacks(engine, start.max_model_len)
+        ))
+    }
+
     /// Refuses a command with which the engine would not start.
     pub(crate) fn starts(&self, deployment: &Deployment) -> Result<()> {
         let refused = self.start(deployment).filter(|_| self.runs.is_some());
-        match refused.and_then(|start| Some((start.refusal?, start.max_model_len))) {
-            Some((refusal, longest)) => {
-                Err(Error::WillNotStart(refusal.told(deployment.engine.name(), longest)).into())
-            }
+        match refused.and_then(|start| self.refusal(deployment, &start)) {
+            Some(refusal) => Err(Error::WillNotStart(refusal).into()),
             None => Ok(()),
         }
     }

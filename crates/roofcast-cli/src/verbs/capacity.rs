@@ -176,7 +176,9 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         let tensors = tensors + &files.map_or(String::new(), |f| f.people());
         let title = About::of(&deployment).title();
         let refused = start.as_ref().is_some_and(|start| start.refusal.is_some());
-        let started = start.as_ref().map_or(String::new(), |start| told(&deployment, start));
+        let started = start
+            .as_ref()
+            .map_or(String::new(), |start| told(&deployment, start, scenario.refusal(&deployment, start)));
         let measured = measured.as_ref().map_or(String::new(), Measured::people);
         show::text(
             &(title
@@ -370,10 +372,10 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, (c, refused): (&
 
 /// The figures that the engine logs at start-up: weights, KV cache, and how often the longest request fits in the KV
 /// cache.
-fn told(deployment: &Deployment, start: &Start) -> String {
+fn told(deployment: &Deployment, start: &Start, refusal: Option<String>) -> String {
     let engine = deployment.engine.name();
-    if let Some(refusal) = &start.refusal {
-        return format!("{}\n\n", refusal.told(engine, start.max_model_len));
+    if let Some(refusal) = refusal {
+        return format!("{refusal}\n\n");
     }
     let ranks = deployment.parallelism.attention_dp * deployment.parallelism.replicas;
     let each = if ranks > 1 { format!(", each of {ranks} engines") } else { String::new() };

@@ -103,3 +103,55 @@ fn commands_of_four_engines_are_answered() {
     let refused = crate::support::run(refused);
     assert!(refused.code == 2 && refused.err.contains("--cpu-offload-gb"), "{}", refused.err);
 }
+
+/// Ollama lowers a context above the model's 131,072 tokens, and leaves layers to the processor; llama.cpp without it does
+/// not start.
+#[test]
+fn ollama_starts_where_its_server_alone_does_not() {
+    let asked = |model: &str, command: &str| {
+        crate::support::run([
+            "capacity",
+            "--hardware",
+            "rtx-4090",
+            "--model",
+            model,
+            "--from-command",
+            command,
+        ])
+    };
+    let long = asked("llama3.1:8b", "OLLAMA_CONTEXT_LENGTH=1000000 ollama serve");
+    assert!(long.code == 0 && long.out.contains("131,072 tokens"), "{}", long.out);
+    assert!(long.err.contains("lowered to the model's 131072 tokens"), "{}", long.err);
+    let short = asked("llama3.1:8b", "OLLAMA_CONTEXT_LENGTH=8192 ollama serve");
+    assert!(short.out.contains("8,192 tokens") && short.err.is_empty(), "{}", short.err);
+    let large = asked("llama3.1:70b", "ollama serve");
+    assert!(large.out.contains("puts layers on the processor by itself"), "{}", large.out);
+    assert!(!large.out.contains("does not start") && large.out.contains("--n-gpu-layers"), "{}", large.out);
+    assert!(asked("llama3.1:70b", "llama-server").out.contains("does not start"));
+}
+
+/// SGLang's own numbers are by the model: a tree for Llama, a chain for others; NEXTN needs layers that draft.
+#[test]
+fn drafts_of_sglang_are_by_the_model() {
+    let asked = |model: &str, flags: &str| {
+        let command = format!("sglang serve --model-path {model} --speculative-algorithm {flags}");
+        crate::support::run(["capacity", "--hardware", "h200", "--from-command", &command])
+    };
+    let llama = asked("meta-llama/Llama-3.1-8B-Instruct", "EAGLE3 --speculative-draft-model-path a/b");
+    assert!(llama.code == 0 && llama.err.contains("7 drafts a step, a tree of top-k 4"), "{}", llama.err);
+    assert!(llama.err.contains("the drafter a/b is not in memory"), "{}", llama.err);
+    let qwen = asked("Qwen/Qwen3-8B", "EAGLE3 --speculative-draft-model-path a/b");
+    assert!(qwen.err.contains("3 drafts a step;"), "{}", qwen.err);
+    let none = asked("Qwen/Qwen3-8B", "NEXTN");
+    assert!(none.code == 2 && none.err.contains("Qwen3-8B has not"), "{}", none.err);
+}
+
+/// 17.11e9 parameters of feed-forward layers at 4.5 bits, 7.25e9 of attention and delta nets at 8, 2.54e9 of embedding and
+/// output at 16: 9.62 + 7.25 + 5.08 = 21.95 GB, as the published files have about 22 GB.
+#[test]
+fn dense_models_are_quantized_as_dense_ones() {
+    let asked = crate::support::roofcast("capacity --model qwen3.6-27b --hardware rtx-5090 --weights nvfp4");
+    assert!(asked.out.contains("as in nvidia/Qwen3.6-27B-NVFP4"), "{}", asked.out);
+    let weights = asked.out.lines().find(|line| line.starts_with("weights")).unwrap();
+    assert!(weights.contains("21.9 GB") || weights.contains("22.0 GB"), "{weights}");
+}

@@ -66,9 +66,16 @@ pub struct Refusal {
 impl Refusal {
     /// Writes the refusal as a sentence.
     pub fn told(&self, engine: &str, max_model_len: u64) -> String {
+        let lacks = self.lacks(engine, max_model_len);
+        let advice = self.advice(engine);
+        format!("{engine} does not start: {lacks}; {advice}")
+    }
+
+    /// Writes what is missing.
+    pub fn lacks(&self, engine: &str, max_model_len: u64) -> String {
         let gib = |bytes: Bytes| format!("{:.2} GiB", bytes.as_f64() / f64::from(1 << 30));
         let asks_too_much = self.budget_bytes > self.free_bytes;
-        let lacks = if let Some(loading) = self.loading_bytes {
+        if let Some(loading) = self.loading_bytes {
             format!(
                 "it loads {} of weights in 16 bits before it quantizes them, and {} of an accelerator's memory are free",
                 gib(loading),
@@ -92,7 +99,12 @@ impl Refusal {
                 gib(self.needed_bytes),
                 gib(self.available_bytes)
             )
-        };
+        }
+    }
+
+    /// Writes the settings with which the engine would start.
+    fn advice(&self, engine: &str) -> String {
+        let asks_too_much = self.budget_bytes > self.free_bytes;
         let length = if engine == EngineKind::LlamaCpp.name() { "n_ctx" } else { "max_model_len" };
         let would = [
             (self.longest > 0).then(|| format!("{length} up to {}", self.longest)),
@@ -103,11 +115,10 @@ impl Refusal {
             self.max_num_seqs.map(|count| format!("max_num_seqs up to {count}")),
         ];
         let would: Vec<String> = would.into_iter().flatten().collect();
-        let advice = match would.as_slice() {
+        match would.as_slice() {
             [] => "more or larger accelerators, or smaller weights, would do".to_owned(),
             some => format!("it would with {}", some.join(", or ")),
-        };
-        format!("{engine} does not start: {lacks}; {advice}")
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::names::{canonical, short, words};
 use crate::error::{Error, Result};
+use crate::model::quantization::Quantization;
 use crate::precision::{Dtype, KvFormat, WeightFormat};
 use serde::Deserialize;
 use std::sync::OnceLock;
@@ -47,8 +48,15 @@ pub(super) struct Kept {
     weights: Vec<String>,
     /// Beginnings of the models' names, without organisation.
     models: Vec<String>,
+    /// True if the list is of a model with experts, false if of one without; `None` if it holds for both.
+    #[serde(default)]
+    experts: Option<bool>,
     /// Names and patterns of the modules.
-    pub(super) modules: Vec<String>,
+    #[serde(default)]
+    modules: Vec<String>,
+    /// Names and patterns of modules in 8-bit floats.
+    #[serde(default)]
+    fp8: Vec<String>,
     /// Checkpoint or recipe whose list of modules is taken.
     pub(super) like: String,
     /// Web address of the list.
@@ -58,8 +66,23 @@ pub(super) struct Kept {
 impl Kept {
     /// Sentence for reports.
     pub(super) fn said(&self) -> String {
-        let modules: Vec<&str> = self.modules.iter().map(|m| m.trim_matches(['*', '.'])).collect();
-        format!("{} in 16 bits, as in {}", modules.join(", "), self.like)
+        let names = |modules: &[String]| {
+            modules.iter().map(|m| m.trim_matches(['*', '.'])).collect::<Vec<_>>().join(", ")
+        };
+        let lists = [(&self.modules, "16 bits"), (&self.fp8, "fp8")];
+        let lists = lists.into_iter().filter(|(modules, _)| !modules.is_empty());
+        let lists: Vec<String> =
+            lists.map(|(modules, format)| format!("{} in {format}", names(modules))).collect();
+        format!("{}, as in {}", lists.join(", "), self.like)
+    }
+
+    /// `quantization` with the modules of the list in their own formats.
+    pub(super) fn of(&self, quantization: Quantization) -> Result<Quantization> {
+        let kept = quantization.keeping(&self.modules);
+        match "fp8".parse()? {
+            WeightFormat::Uniform(fp8) if !self.fp8.is_empty() => Ok(kept.with(&self.fp8, fp8)),
+            _ => Ok(kept),
+        }
     }
 }
 
@@ -137,10 +160,16 @@ impl Conventions {
     }
 
     /// Modules that `organisation`, or any of the publishers if it is `None`, leaves in 16 bits in checkpoints of the
-    /// model `id` in the format `weights`.
-    pub(super) fn kept(&self, organisation: Option<&str>, id: &str, weights: &str) -> Option<&Kept> {
+    /// model `id`, with or without `experts`, in the format `weights`.
+    pub(super) fn kept(
+        &self,
+        organisation: Option<&str>,
+        id: &str,
+        experts: bool,
+        weights: &str,
+    ) -> Option<&Kept> {
         let name = short(id).to_ascii_lowercase();
-        self.kept.iter().find(|kept| {
+        self.kept.iter().filter(|kept| kept.experts.is_none_or(|has| has == experts)).find(|kept| {
             let publishes = |asked: &str| kept.organisations.iter().any(|o| o.eq_ignore_ascii_case(asked));
             organisation.is_none_or(publishes)
                 && kept.weights.iter().any(|w| w == weights)
@@ -334,7 +363,8 @@ mod tests {
     #[test]
     fn publishers_keep_modules_in_sixteen_bits() {
         let modules = |organisation, id, weights| {
-            conventions().unwrap().kept(organisation, id, weights).map(|kept| kept.modules.join(" "))
+            let kept = conventions().unwrap().kept(organisation, id, true, weights);
+            kept.map(|kept| kept.modules.join(" "))
         };
         let hybrid = Some("*.self_attn* *.linear_attn* *.shared_expert*".to_owned());
         assert_eq!(modules(Some("nvidia"), "Qwen/Qwen3.8-2.4T-A95B", "nvfp4"), hybrid);
@@ -346,6 +376,8 @@ mod tests {
         assert_eq!(modules(Some("someone"), "Qwen/Qwen3.8-2.4T-A95B", "nvfp4"), None);
         assert_eq!(modules(Some("nvidia"), "Qwen/Qwen3-32B", "nvfp4"), None);
         assert_eq!(modules(Some("nvidia"), "Qwen/Qwen3.8-2.4T-A95B", "fp8"), None);
+        let dense = conventions().unwrap().kept(None, "Qwen/Qwen3.5-27B", false, "nvfp4").unwrap();
+        assert_eq!(dense.said(), "self_attn, linear_attn in fp8, as in nvidia/Qwen3.6-27B-NVFP4");
     }
 
     #[test]

@@ -59,10 +59,18 @@ impl NamedEntry<'_> {
                     let known = known.map(|(_, quantization)| quantization.clone());
                     let named = Quantization::named(weights, rule.kv_format()?);
                     let organisation = self.name.rsplit_once('/').map_or("", |(before, _)| before);
-                    let exemption = conventions()?.kept(Some(organisation), &self.entry.id, weights.name());
+                    let exemption = conventions()?.kept(
+                        Some(organisation),
+                        &self.entry.id,
+                        model.is_moe(),
+                        weights.name(),
+                    );
                     let unquantized = exemption.filter(|_| known.is_none());
                     model.assumptions.extend(unquantized.map(Kept::said));
-                    let named = named.keeping(unquantized.map_or(&[], |unquantized| &unquantized.modules));
+                    let named = match unquantized {
+                        Some(unquantized) => unquantized.of(named)?,
+                        None => named,
+                    };
                     model.quantization = Some(known.unwrap_or(named));
                 }
             }
@@ -83,10 +91,11 @@ impl NamedEntry<'_> {
         let weights: WeightFormat = "nvfp4".parse()?;
         let known =
             model.published.iter().any(|(_, quantization)| quantization.format.name == weights.name());
-        let unquantized = conventions()?.kept(None, &self.entry.id, weights.name()).filter(|_| !known);
-        model.published.extend(unquantized.map(|unquantized| {
-            (unquantized.like.clone(), Quantization::named(weights, None).keeping(&unquantized.modules))
-        }));
+        let unquantized = conventions()?.kept(None, &self.entry.id, model.is_moe(), weights.name());
+        if let Some(unquantized) = unquantized.filter(|_| !known) {
+            let quantization = unquantized.of(Quantization::named(weights, None))?;
+            model.published.push((unquantized.like.clone(), quantization));
+        }
         Ok(())
     }
 

@@ -70,6 +70,14 @@ impl Quantization {
         self
     }
 
+    /// Stores `modules`, names and patterns, in `format`.
+    pub(crate) fn with(mut self, modules: &[String], format: Format) -> Quantization {
+        let mut others = Modules::default();
+        modules.iter().for_each(|module| others.add(module));
+        self.named.push((others, format));
+        self
+    }
+
     /// Format that the checkpoint's id names.
     pub fn by_id(&self) -> Option<WeightFormat> {
         self.by_id

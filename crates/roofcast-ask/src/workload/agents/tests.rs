@@ -12,7 +12,7 @@ fn turn(wait: u64, input: u32, spawns: &[usize]) -> Turn {
 }
 
 fn trace(sessions: Vec<Session>) -> Arc<Trace> {
-    Arc::new(Trace { requests: Vec::new(), timed: true, sessions, images: 0 })
+    Arc::new(Trace { requests: Vec::new(), timed: true, sessions, images: 0, seconds_assumed: false })
 }
 
 /// A parent asks at 0 and is answered at 5 s; two sub-agents start 1 s and 2 s later and end at 9 s and 20 s. The

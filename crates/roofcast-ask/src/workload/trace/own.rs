@@ -38,6 +38,8 @@ const OUTPUTS: [&str; 8] = [
 ];
 /// Seconds of times since 1970, from 2001 to 2286.
 const EPOCH_S: Range<f64> = 1e9..1e10;
+/// Last time from which whole numbers may be milliseconds.
+const IN_DOUBT_S: f64 = 1000.0;
 const OPTIONAL: [&str; 4] = ["priority", "session", "max_tokens", "adapter"];
 
 /// Names of time, input and output in `header`; `None` if it has no such columns.
@@ -104,7 +106,14 @@ pub(super) fn read(text: &str, recording: &mut Recording) -> Result<()> {
             request = Request { adapter: *adapters.entry(name.to_owned()).or_insert(next), ..request };
         }
         recording.add(row.line, request)
-    })
+    })?;
+    let is_whole = |request: &Request| request.at.seconds().fract() == 0.0;
+    let last = recording.requests.last().map_or(0.0, |request| request.at.seconds());
+    recording.seconds_assumed = first.is_none()
+        && !TIMES[..2].contains(&columns[0])
+        && last >= IN_DOUBT_S
+        && recording.requests.iter().all(is_whole);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -148,5 +157,23 @@ mod tests {
         assert_eq!(list[1], one[0]);
         assert!(more[0].1 > one[0].1 && more[0].2 == one[0].2);
         assert_eq!(Trace::parse("t", &plain, Some(TraceFormat::ShareGpt)).unwrap().requests.len(), 1);
+    }
+
+    /// Whole numbers of 1000 and more without a unit may be milliseconds; a name with a unit, dates and fractions say
+    /// seconds.
+    #[test]
+    fn whole_numbers_without_a_unit_are_in_doubt() {
+        for (header, times, doubt) in [
+            ("timestamp", ["0", "1500", "3000"], true),
+            ("arrival_s", ["0", "1500", "3000"], false),
+            ("timestamp", ["0", "1500.5", "3000"], false),
+            ("timestamp", ["0", "1", "2"], false),
+            ("timestamp", ["1700000000", "1700001500", "1700003000"], false),
+        ] {
+            let rows: String = times.iter().map(|time| format!("{time},100,20\n")).collect();
+            let text = format!("{header},input_tokens,output_tokens\n{rows}");
+            let trace = Trace::parse("t.csv", &text, None).unwrap();
+            assert_eq!(trace.seconds_assumed, doubt, "{text}");
+        }
     }
 }
