@@ -332,21 +332,7 @@ impl Workload {
             Arrivals::Trace(replay) => replay.recorded.as_ref(),
             _ => self.recorded.as_ref(),
         };
-        let Some(trace) = trace else { return Vec::new() };
-        let images = (trace.images > 0).then(|| {
-            let images = trace.images;
-            format!(
-                "the trace has {images} images: its prompts have the tokens that it states, and no encoder computes them"
-            )
-        });
-        let unit = trace.seconds_assumed.then(|| {
-            let (count, span) = (trace.requests.len(), trace.span_s());
-            format!(
-                "the trace's times are read as seconds, {count} requests in {span} s: divide them by 1000 if they are \
-                 milliseconds"
-            )
-        });
-        images.into_iter().chain(unit).collect()
+        trace.map_or(Vec::new(), |trace| trace.notes())
     }
 
     /// Turns a loaded replay into arrivals at its pace, of the recorded requests unless lengths are given.

@@ -134,6 +134,24 @@ impl Trace {
         })
     }
 
+    /// Sentences on what the trace has and no forecast counts, and on what it does not say.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let images = (self.images > 0).then(|| {
+            let images = self.images;
+            format!(
+                "the trace has {images} images: its prompts have the tokens that it states, and no encoder computes them"
+            )
+        });
+        let unit = self.seconds_assumed.then(|| {
+            let (count, span) = (self.requests.len(), self.span_s());
+            format!(
+                "the trace's times are read as seconds, {count} requests in {span} s: divide them by 1000 if they are \
+                 milliseconds"
+            )
+        });
+        images.into_iter().chain(unit).collect()
+    }
+
     /// Seconds from the first request to the last.
     pub fn span_s(&self) -> f64 {
         match self.requests.as_slice() {
