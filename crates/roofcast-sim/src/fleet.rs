@@ -173,7 +173,7 @@ impl Fleet {
                     self.delivery.exchange(&mut self.replicas);
                 }
                 _ if self.attended && self.life.due() == due => self.change(traffic)?,
-                _ if self.delivery.servers.due() == due => self.hand_in(traffic)?,
+                _ if self.delivery.servers.due() == due => self.hand_in(traffic),
                 _ => self.deliver(traffic)?,
             }
             due = self.due(traffic);
@@ -273,13 +273,22 @@ impl Fleet {
             self.router.choose(arrival.user, router::prefix(&prompt), load, &self.open)
         };
         self.life.hold(index, arrival, &prompt);
+        if self.apart {
+            return self.send_apart(index, (arrival, prompt), traffic);
+        }
+        self.enter(index, arrival, prompt, traffic);
+        Ok(())
+    }
+
+    /// Gives a request to the server of replica `index`, whose steps until then have been run; to its engine if there is no server.
+    #[inline(always)]
+    fn enter(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
         if self.delivery.servers.are_absent() {
             return self.receive(index, arrival, prompt, traffic);
         }
         let replica = &self.replicas[index];
         let running = replica.in_flight().saturating_sub(replica.waiting());
         self.delivery.servers.take(index, running, arrival, prompt);
-        Ok(())
     }
 
     /// Sends a request, or keeps it until a replica starts or returns if all are down.
@@ -312,32 +321,15 @@ impl Fleet {
     }
 
     /// Moves a request from its front-end server to the engine.
-    fn hand_in(&mut self, traffic: &mut Traffic) -> Result<()> {
-        match self.delivery.servers.pass() {
-            Some(IngestedRequest { index, arrival, prompt }) => self.receive(index, arrival, prompt, traffic),
-            None => Ok(()),
+    fn hand_in(&mut self, traffic: &mut Traffic) {
+        if let Some(IngestedRequest { index, arrival, prompt }) = self.delivery.servers.pass() {
+            self.receive(index, arrival, prompt, traffic);
         }
-    }
-
-    /// Queues a request on replica `index`, or refuses the request; replicas that are apart get several at once.
-    #[inline(always)]
-    fn receive(
-        &mut self,
-        index: usize,
-        arrival: Arrival,
-        prompt: Prompt,
-        traffic: &mut Traffic,
-    ) -> Result<()> {
-        if self.apart {
-            return self.receive_apart(index, (arrival, prompt), traffic);
-        }
-        self.enqueue(index, arrival, prompt, traffic);
-        Ok(())
     }
 
     /// Queues a request on replica `index`, or refuses the request.
     #[inline(always)]
-    fn enqueue(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
+    fn receive(&mut self, index: usize, arrival: Arrival, prompt: Prompt, traffic: &mut Traffic) {
         let attended = self.attended;
         let served = self.replicas[index].serves(&arrival)
             && (!attended || self.delivery.serves(&self.replicas, &arrival));

@@ -2,10 +2,10 @@
 //!
 //! Knows: a Python server reads and tokenizes one request after another, in `ingest + n · ingest_token` seconds for a
 //! prompt of n tokens, and then adds a latency of `request` seconds, in which requests overlap. Several processes of a
-//! server read as many requests at a time; the one that is free first takes the next. A first token waits for half of the message that
-//! brings it with the tokens of all running requests, as does every later one, so that the wait is added once, before the
-//! engine. A compiled server adds half of `request`, and requests never wait for each other. All are host times, which a slower host lengthens. Knows
-//! nothing about how an engine serves a request.
+//! server read as many requests at a time; the one that is free first takes the next. A first token waits for half of the
+//! message that brings it with the tokens of all running requests, as does every later one, so that the wait is added
+//! once, before the engine. A compiled server adds half of `request`, and requests never wait for each other. All are
+//! host times, which a slower host lengthens. Knows nothing about how an engine serves a request.
 
 use super::earliest::Earliest;
 use roofcast_ask::arrival::Arrival;
@@ -138,6 +138,15 @@ impl Servers {
     pub(super) fn pass(&mut self) -> Option<IngestedRequest> {
         let (_, index) = self.next.first()?;
         let passing = self.each[index].inside.pop_front();
+        self.note_next(index);
+        passing
+    }
+
+    /// Removes the request that leaves the server of replica `index` next, if it does until `until`.
+    pub(super) fn pass_of(&mut self, index: usize, until: Ticks) -> Option<IngestedRequest> {
+        let inside = &mut self.each.get_mut(index)?.inside;
+        inside.front().filter(|next| next.arrival.at <= until)?;
+        let passing = inside.pop_front();
         self.note_next(index);
         passing
     }

@@ -4,6 +4,7 @@
 //! answer causes a request and the router does not look at replicas, each run up to their own next request alone.
 //! Knows nothing about what a step does.
 
+use super::ingest::IngestedRequest;
 use super::{Fleet, WATCHED};
 use roofcast_ask::arrival::Arrival;
 use roofcast_ask::spec::Routing;
@@ -90,25 +91,18 @@ impl Fleet {
             }
             !stops
         };
-        loop {
-            let due = self.due(traffic);
-            if due == Ticks::NEVER {
-                break;
-            }
+        while traffic.peek().is_some() {
             if !goes_on(self) {
                 return Ok(());
             }
-            if self.delivery.servers.due() == due {
-                self.hand_in(traffic)?;
-            } else {
-                self.deliver(traffic)?;
-            }
+            self.deliver(traffic)?;
         }
         self.serve_queued(traffic)?;
         for index in 0..self.replicas.len() {
             if !goes_on(self) {
                 return Ok(());
             }
+            self.hand_in_until(index, Ticks::NEVER, traffic)?;
             self.catch_up(index, Ticks::NEVER, traffic)?;
         }
         Ok(())
@@ -116,7 +110,7 @@ impl Fleet {
 
     /// Keeps a request for replica `index`, until there are several for each replica.
     #[inline(never)]
-    pub(super) fn receive_apart(
+    pub(super) fn send_apart(
         &mut self,
         index: usize,
         request: (Arrival, Prompt),
@@ -133,11 +127,22 @@ impl Fleet {
         let mut queued = std::mem::take(&mut self.queued);
         for (index, requests) in queued.iter_mut().enumerate() {
             for (arrival, prompt) in requests.drain(..) {
+                self.hand_in_until(index, arrival.at, traffic)?;
                 self.catch_up(index, arrival.at, traffic)?;
-                self.enqueue(index, arrival, prompt, traffic);
+                self.enter(index, arrival, prompt, traffic);
             }
         }
         (self.queued, self.queued_count) = (queued, 0);
+        Ok(())
+    }
+
+    /// Moves the requests that leave the server of replica `index` until `until` to its engine.
+    fn hand_in_until(&mut self, index: usize, until: Ticks, traffic: &mut Traffic) -> Result<()> {
+        while let Some(IngestedRequest { arrival, prompt, .. }) = self.delivery.servers.pass_of(index, until)
+        {
+            self.catch_up(index, arrival.at, traffic)?;
+            self.receive(index, arrival, prompt, traffic);
+        }
         Ok(())
     }
 
