@@ -59,7 +59,7 @@ pub(super) fn nearest(found: &mut Search, most: usize) -> Result<Vec<Near>> {
 /// Adds to `near` the load at which its deployment `index` would meet the SLO.
 fn carried(found: &mut Search, near: &mut Near, index: usize) -> Result<()> {
     let demand = found.judge.demand;
-    if !(found.goes_on)() || near.stage.is_none_or(|stage| stage <= SearchStage::Memory) {
+    if !(found.goes_on)() || near.stage.is_none_or(|stage| stage <= SearchStage::Limit) {
         return Ok(());
     }
     let Some(factor) = margins::lower(found, &found.candidates[index].clone())? else { return Ok(()) };

@@ -579,7 +579,7 @@ fn likely(confidence: f64) -> (String, Plan) {
     let search =
         "accelerators = [\"h100-sxm\"]\nmax_accelerators = 6\ntp = [1]\nmax_num_batched_tokens = [8192]\n";
     let text = format!("{CHAT}{search}").replace("confidence = 0", &format!("confidence = {confidence}"));
-    let text = text.replace("rate = 10", "rate = 64");
+    let text = text.replace("rate = 10", "rate = 70");
     let plan = planned(&text, false).unwrap();
     (text, plan)
 }

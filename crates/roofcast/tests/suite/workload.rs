@@ -345,11 +345,20 @@ fn snippets_of_the_chapter_run() {
     for snippet in text.split("```toml\n").skip(1) {
         let snippet = snippet.split("```").next().unwrap();
         let mut workload = Spec::parse("docs/workloads.md", snippet).unwrap().workload.unwrap();
-        let file = |_: &str| Ok::<_, roofcast::Error>("arrival_s,input_len,output_len\n1,2,3\n".to_owned());
+        let sessions = r#"{"session_id":"a","timestamp":0,"input_length":8,"output_length":2}
+{"session_id":"a","delay":500,"input_length":12,"output_length":2}
+"#;
+        let file = |name: &str| {
+            let rows = "arrival_s,input_len,output_len\n1,2,3\n";
+            Ok::<_, roofcast::Error>(if name.ends_with(".jsonl") { sessions } else { rows }.to_owned())
+        };
         workload.load("docs/workloads.md", file).unwrap();
         let traffic = Traffic::new(&workload, "docs/workloads.md").unwrap();
         let total = traffic.total();
-        assert_eq!(all(traffic).len() as u64, total, "{snippet}");
+        // Requests of a ramp are additional.
+        let ramp = workload.arrivals.ramped();
+        let judged = all(traffic).iter().filter(|request| request.at >= ramp).count();
+        assert_eq!(judged as u64, total, "{snippet}");
         count += 1;
     }
     assert!(count >= 10, "only {count} snippets");
