@@ -155,15 +155,20 @@ impl Own {
     }
 }
 
+/// Most processes of a server, more than a machine has cores for; each is simulated.
+const MOST_SERVERS: u64 = 1024;
+
 fn vllm(spec: &EngineSpec) -> Result<VllmSettings> {
     for (field, value) in [
         ("max_num_active_seqs", spec.vllm.max_num_active_seqs),
         ("prefill_schedule_interval", spec.vllm.prefill_schedule_interval),
-        ("api_server_count", spec.vllm.api_server_count),
     ] {
         if value == Some(0) {
             return Err(Error::field("engine", field, 0, "from 1"));
         }
+    }
+    if let Some(count) = spec.vllm.api_server_count.filter(|count| !(1..=MOST_SERVERS).contains(count)) {
+        return Err(Error::field("engine", "api_server_count", count, format!("1 to {MOST_SERVERS}")));
     }
     Ok(VllmSettings {
         max_num_active_seqs: spec.vllm.max_num_active_seqs,

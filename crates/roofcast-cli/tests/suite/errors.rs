@@ -328,6 +328,8 @@ const CACHES: &[(&str, &str, &[&str])] = &[
     ),
     ("engine.max_num_active_seqs=0", "", &["max_num_active_seqs", "from 1"]),
     ("engine.prefill_schedule_interval=0", "", &["prefill_schedule_interval", "from 1"]),
+    ("engine.api_server_count=0", "", &["api_server_count", "0", "1 to 1024"]),
+    ("engine.api_server_count=4294967295", "", &["api_server_count", "4294967295", "1 to 1024"]),
     (
         "engine.prefill_schedule_interval=4",
         "version = \"0.32.0\"",

@@ -7,6 +7,7 @@
 mod formats;
 mod modules;
 mod sections;
+mod values;
 
 use super::keys::{Keys, brief};
 use super::tensor::{Tensor, TensorRole};
@@ -15,6 +16,7 @@ use crate::precision::{Format, GgufMix, KvFormat, WeightFormat};
 use formats::{expert_format, format_of, group_format, kv_of, modelopt};
 use modules::{Modules, aliases};
 use serde_json::Value;
+use values::by_module;
 
 /// Most accepted patterns and groups, more than any checkpoint has; the bound exists because each is compared with
 /// every tensor.
@@ -138,7 +140,7 @@ impl Quantization {
     fn section(method: &str, section: &Keys, ignored: &[&str]) -> Result<Option<Quantization>> {
         if let Some(read) = sections::read(method, section)? {
             let Some(format) = read.format else { return Ok(None) };
-            let mut unquantized = Modules::read(section, ignored);
+            let mut unquantized = Modules::read(section, ignored)?;
             unquantized.names.extend(read.ignored.names);
             unquantized.globs.extend(read.ignored.globs);
             return Quantization::bounded(
@@ -169,7 +171,7 @@ impl Quantization {
                 None => return Ok(None),
             },
         };
-        let unquantized = Modules::read(section, ignored);
+        let unquantized = Modules::read(section, ignored)?;
         Quantization::bounded(method, section, Declared { format, named, named_only, unquantized })
     }
 
@@ -257,9 +259,7 @@ struct Declared {
 /// Reads ModelOpt's `quantized_layers`, which states an algorithm per module; modules with equal formats are joined.
 fn listed(section: &Keys) -> Result<Vec<(Modules, Format)>> {
     let mut groups: Vec<(Modules, Format)> = Vec::new();
-    let Some(layers) = section.value("quantized_layers").and_then(Value::as_object) else {
-        return Ok(groups);
-    };
+    let Some(layers) = by_module(section, "quantized_layers")? else { return Ok(groups) };
     for (module, how) in layers {
         let Some(keys) = section.within(how) else {
             return Err(section.bad("quantized_layers", brief(how), "an object with quant_algo a module"));
@@ -283,15 +283,13 @@ fn listed(section: &Keys) -> Result<Vec<(Modules, Format)>> {
 
 /// Reads compressed-tensors' `config_groups`, each with its target modules.
 fn targeted(section: &Keys) -> Result<Vec<(Modules, Format)>> {
-    let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
-        return Ok(Vec::new());
-    };
+    let Some(groups) = by_module(section, "config_groups")? else { return Ok(Vec::new()) };
     let mut formats = Vec::new();
     for group in groups.values() {
         let Some(keys) = section.within(group) else {
             return Err(section.bad("quantization_config.config_groups", brief(group), "objects"));
         };
-        let mut modules = Modules::read(&keys, &["targets"]);
+        let mut modules = Modules::read(&keys, &["targets"])?;
         modules.everything = keys.value("targets").is_none() || modules.names.contains("Linear");
         formats.push((modules, group_format(section, group)?));
     }

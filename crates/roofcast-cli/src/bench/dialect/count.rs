@@ -8,17 +8,20 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     deserializer.deserialize_any(Count)
 }
 
+/// Most tokens that a server may count for a request, far above any context; sums over requests do not overflow.
+const MOST_TOKENS: u64 = 1_000_000_000;
+
 struct Count;
 
 impl Visitor<'_> for Count {
     type Value = Option<u64>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a number of tokens, or null")
+        write!(f, "a number of tokens up to {MOST_TOKENS}, or null")
     }
 
     fn visit_u64<E: Error>(self, n: u64) -> Result<Option<u64>, E> {
-        Ok(Some(n))
+        if n <= MOST_TOKENS { Ok(Some(n)) } else { Err(E::invalid_value(Unexpected::Unsigned(n), &self)) }
     }
 
     fn visit_i64<E: Error>(self, n: i64) -> Result<Option<u64>, E> {
@@ -26,7 +29,7 @@ impl Visitor<'_> for Count {
     }
 
     fn visit_f64<E: Error>(self, n: f64) -> Result<Option<u64>, E> {
-        let whole = (0.0..=1e15).contains(&n) && n.fract() == 0.0;
+        let whole = (0.0..=MOST_TOKENS as f64).contains(&n) && n.fract() == 0.0;
         if whole { Ok(Some(n as u64)) } else { Err(E::invalid_value(Unexpected::Float(n), &self)) }
     }
 

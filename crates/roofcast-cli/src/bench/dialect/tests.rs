@@ -68,9 +68,15 @@ fn responses() {
 fn counts_may_be_floats() {
     let usage = r#"{"choices":[],"usage":{"prompt_tokens":7.0,"completion_tokens":3.0,"prompt_tokens_details":{"cached_tokens":null}}}"#;
     assert_eq!(told(Endpoint::Chat, &[usage]), (0, 3, 7, None, Vec::new(), String::new()));
-    for wrong in ["7.5", "-1", "\"7\""] {
-        let usage = format!(r#"{{"choices":[],"usage":{{"prompt_tokens":{wrong}}}}}"#);
-        assert!(read(Endpoint::Chat, usage.as_bytes(), false).is_err(), "{wrong}");
+    for wrong in ["7.5", "-1", "\"7\"", "1000000001", "1e10", "9223372036854775808", "18446744073709551615"] {
+        for counted in [
+            format!(r#""prompt_tokens":{wrong}"#),
+            format!(r#""completion_tokens":{wrong}"#),
+            format!(r#""prompt_tokens":7,"prompt_tokens_details":{{"cached_tokens":{wrong}}}"#),
+        ] {
+            let usage = format!(r#"{{"choices":[],"usage":{{{counted}}}}}"#);
+            assert!(read(Endpoint::Chat, usage.as_bytes(), false).is_err(), "{counted}");
+        }
     }
 }
 

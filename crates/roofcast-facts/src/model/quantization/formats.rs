@@ -2,6 +2,7 @@
 //!
 //! Knows: names of Hugging Face, ModelOpt and compressed-tensors. Knows nothing about which modules have a format.
 
+use super::values::{bits, by_module, group_size};
 use crate::error::Result;
 use crate::model::keys::{Keys, brief};
 use crate::precision::{Dtype, Format, KvFormat, SEMI_STRUCTURED, Width, is_semi_structured};
@@ -29,14 +30,13 @@ pub(super) fn expert_format(keys: &Keys, section: &Keys) -> Result<Option<Format
     }
 }
 
+/// Values that share a scale of GPTQ and AWQ, if the section does not say.
+pub(super) const GROUP: u32 = 128;
+
 /// Storage format of a quantization method; `None` for methods that keep weights in 16 bits.
 pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> {
-    let bits = section.count(&["bits", "w_bit"])?.unwrap_or(4);
-    let group = match section.value("group_size").and_then(Value::as_i64) {
-        // A scale a row, which is not counted.
-        Some(-1) => None,
-        size => Some(size.filter(|size| (1..=65_536).contains(size)).unwrap_or(128) as u32),
-    };
+    let bits = bits(section, &["bits", "w_bit"])?.unwrap_or(4);
+    let group = || group_size(section, Some(GROUP));
     Ok(Some(match method.to_ascii_lowercase().as_str() {
         "fp8" => match section.value("weight_block_size") {
             Some(_) => Format::FP8_BLOCK,
@@ -44,9 +44,8 @@ pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> 
         },
         // FBGEMM has a scale per row of weights and of activations.
         "fbgemm_fp8" => Format::FP8_DYNAMIC,
-        // Each group has an fp16 scale and a zero point of `bits` bits.
-        "gptq" | "gptq_marlin" => integer("gptq-int4", "gptq-int8", bits, 16 + bits as u32, group, section)?,
-        "awq" | "awq_marlin" => integer("awq-int4", "awq-int8", bits, 16 + bits as u32, group, section)?,
+        "gptq" | "gptq_marlin" => integer("gptq-int4", "gptq-int8", bits, group()?, section)?,
+        "awq" | "awq_marlin" => integer("awq-int4", "awq-int8", bits, group()?, section)?,
         "mxfp4" => Format::MXFP4,
         "nvfp4" => Format::NVFP4,
         "bitsandbytes" if section.flag("load_in_8bit", false)? => Format::BNB_INT8,
@@ -57,22 +56,23 @@ pub(super) fn format_of(method: &str, section: &Keys) -> Result<Option<Format>> 
     }))
 }
 
-/// Integers of `bits` bits with `overhead` bits for each `group` of values, or for each row.
+/// Integers of `bits` bits with an fp16 scale and a zero point of `bits` bits for each `group` of values; those of rows are
+/// not counted.
 pub(super) fn integer(
     four: &'static str,
     eight: &'static str,
     bits: u64,
-    overhead: u32,
     group: Option<u32>,
     section: &Keys,
 ) -> Result<Format> {
-    let width = group.map_or(Width::bits(bits as u32), |group| Width::grouped(bits as u32, overhead, group));
     let name = match bits {
         4 => four,
         8 => eight,
         2 | 3 | 5 | 6 | 7 => "int-low",
         _ => return Err(section.bad("quantization_config.bits", bits, "2 to 8")),
     };
+    let bits = bits as u32;
+    let width = group.map_or(Width::bits(bits), |group| Width::grouped(bits, 16 + bits, group));
     Ok(Format { name, width, compute: None })
 }
 
@@ -104,7 +104,7 @@ pub(super) fn modelopt(name: &str, section: &Keys) -> Result<Option<Format>> {
 
 /// Format of the weights in the first group of compressed-tensors' `config_groups`.
 fn groups(section: &Keys) -> Result<Option<Format>> {
-    let Some(groups) = section.value("config_groups").and_then(Value::as_object) else {
+    let Some(groups) = by_module(section, "config_groups")? else {
         return match section.text("quant_algo")? {
             Some(name) => modelopt(name, section),
             None => Err(section.bad(
@@ -125,7 +125,7 @@ pub(super) fn group_format(section: &Keys, group: &Value) -> Result<Format> {
     let weights = &group["weights"];
     let bits = weights["num_bits"].as_u64();
     let float = weights["type"].as_str() == Some("float");
-    let size = weights["group_size"].as_u64().filter(|g| (1..=65_536).contains(g)).map(|g| g as u32);
+    let size = section.within(weights).map_or(Ok(None), |weights| group_size(&weights, None))?;
     let symmetric = weights["symmetric"].as_bool().unwrap_or(true);
     let inputs = group.get("input_activations").filter(|inputs| !inputs.is_null());
     let activations = inputs.is_some();

@@ -3,8 +3,9 @@
 //! Knows: the tensors that a name, a glob or a regular expression covers, and the names of checkpoints for the
 //! model's modules. Knows nothing about formats.
 
+use super::values;
+use crate::error::Result;
 use crate::model::keys::Keys;
-use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Set of modules, as names and patterns.
@@ -18,15 +19,12 @@ pub(super) struct Modules {
 
 impl Modules {
     /// Reads the lists under `names` and joins them.
-    pub(super) fn read(section: &Keys, names: &[&str]) -> Modules {
+    pub(super) fn read(section: &Keys, names: &[&str]) -> Result<Modules> {
         let mut modules = Modules::default();
         for name in names {
-            let list = section.value(name).and_then(Value::as_array);
-            for entry in list.into_iter().flatten().filter_map(Value::as_str) {
-                modules.add(entry);
-            }
+            values::modules(section, name)?.into_iter().for_each(|entry| modules.add(entry));
         }
-        modules
+        Ok(modules)
     }
 
     /// Adds a name, a pattern with `*`, or a regular expression (`re:…`).

@@ -6,8 +6,9 @@
 //! Sources: transformers 5.23, `utils/quantization_config.py`; vLLM 0.33, `model_executor/layers/quantization` (`quark`, `inc`,
 //! `torchao.py`, `fp_quant.py`, `utils/gptq_utils.py`); `mlx_lm/utils.py` of mlx-lm.
 
-use super::formats::{MXFP6, MXFP8, NVFP4_WEIGHT_ONLY, format_of, integer};
+use super::formats::{GROUP, MXFP6, MXFP8, NVFP4_WEIGHT_ONLY, format_of, integer};
 use super::modules::Modules;
+use super::values::{self, bits, by_module, group_size};
 use crate::error::Result;
 use crate::model::keys::{Keys, brief};
 use crate::precision::{Dtype, Format, SEMI_STRUCTURED, Width, is_semi_structured};
@@ -58,12 +59,10 @@ pub(super) fn read(method: &str, section: &Keys) -> Result<Option<Section>> {
         "hqq" => hqq(section)?,
         "fp_quant" => fp_quant(section)?,
         // Scales and zero points of 16 bits each a group, and a scale a column, which is not counted.
-        "sinq" => Section::of(affine("nbits", "group_size", section)?),
+        "sinq" => Section::of(affine("nbits", section)?),
         "torchao" => torchao(section)?,
         "mlx" => mlx(section)?,
-        "gptq" | "gptq_marlin" if section.value("dynamic").is_some_and(Value::is_object) => {
-            dynamic(method, section)?
-        }
+        "gptq" | "gptq_marlin" if section.value("dynamic").is_some() => dynamic(method, section)?,
         _ => return Ok(None),
     }))
 }
@@ -79,36 +78,27 @@ pub(super) fn dense(section: &Keys) -> Result<()> {
     Ok(())
 }
 
-/// Number of values that share a scale; `None` if a row does.
-fn group(keys: &Keys, key: &str, default: u32) -> Option<u32> {
-    match keys.value(key).and_then(Value::as_i64) {
-        Some(size) => u32::try_from(size).ok().filter(|size| (1..=65_536).contains(size)),
-        None => Some(default),
-    }
-}
-
 /// Integers with a scale and a zero point of 16 bits each a group.
-fn affine(bits: &str, size: &str, keys: &Keys) -> Result<Format> {
-    let width = |bits: u32| match group(keys, size, 64) {
-        Some(group) => Width::grouped(bits, 32, group),
-        None => Width::bits(bits),
-    };
-    Ok(match keys.count(&[bits])?.unwrap_or(4) {
+fn affine(key: &str, keys: &Keys) -> Result<Format> {
+    let group = group_size(keys, Some(64))?;
+    let width = |bits: u32| group.map_or(Width::bits(bits), |group| Width::grouped(bits, 32, group));
+    Ok(match bits(keys, &[key])?.unwrap_or(4) {
         4 => Format { name: "int4", width: width(4), compute: None },
         8 => Format { name: "int8", width: width(8), compute: None },
         n @ (1..=3 | 5 | 6) => Format { name: "int-low", width: width(n as u32), compute: None },
-        other => return Err(keys.bad(bits, other, "1 to 6, or 8")),
+        other => return Err(keys.bad(key, other, "1 to 6, or 8")),
     })
 }
 
 /// AMD Quark: a format of weights and inputs for all layers, and others by layer.
 fn quark(section: &Keys) -> Result<Section> {
     let Some(all) = section.object("global_quant_config") else {
+        let found = section.value("global_quant_config").map_or("missing".to_owned(), brief);
         let accepted = "Quark's object with weight and input_tensors";
-        return Err(section.bad("quantization_config.global_quant_config", "missing", accepted));
+        return Err(section.bad("quantization_config.global_quant_config", found, accepted));
     };
     let mut read = Section { format: quark_format(&all)?, ..Section::default() };
-    let layers = section.value("layer_quant_config").and_then(Value::as_object);
+    let layers = by_module(section, "layer_quant_config")?;
     for (pattern, layer) in layers.into_iter().flatten() {
         if let Some(keys) = section.within(layer) {
             read.name(pattern, quark_format(&keys)?);
@@ -120,20 +110,13 @@ fn quark(section: &Keys) -> Result<Section> {
 /// Format of Quark's weights; of two levels (`fp4` with scales in `fp8_e4m3`, or `int4` behind `fp8_e4m3`) the narrower
 /// is stored.
 fn quark_format(keys: &Keys) -> Result<Option<Format>> {
-    let levels = |key: &str| match keys.value(key) {
-        Some(Value::Array(levels)) => levels.clone(),
-        Some(value @ Value::Object(_)) => vec![value.clone()],
-        _ => Vec::new(),
-    };
-    let dtype_of = |level: &Value| level["dtype"].as_str().unwrap_or_default().to_ascii_lowercase();
-    let weights = levels("weight");
-    let narrow = |level: &&Value| dtype_of(level).contains('4');
+    let weights = quark_levels(keys, "weight")?;
+    let inputs = quark_levels(keys, "input_tensors")?;
+    let narrow = |level: &&Level| level.dtype.contains('4');
     let Some(weight) = weights.iter().find(narrow).or(weights.first()) else { return Ok(None) };
-    let size =
-        weight["group_size"].as_u64().filter(|size| (1..=65_536).contains(size)).map(|size| size as u32);
-    let inputs = levels("input_tensors");
+    let size = group_size(&weight.keys, None)?;
     let compute =
-        inputs.iter().find(narrow).or(inputs.first()).and_then(|input| match dtype_of(input).as_str() {
+        inputs.iter().find(narrow).or(inputs.first()).and_then(|input| match input.dtype.as_str() {
             "fp4" => Some(Dtype::Fp4),
             "fp8_e4m3" | "fp8_e5m2" => Some(Dtype::Fp8),
             "int8" => Some(Dtype::Int8),
@@ -144,8 +127,8 @@ fn quark_format(keys: &Keys) -> Result<Option<Format>> {
         Some(group) => Width::grouped(bits, 16 + zero, group),
         None => Width::bits(bits),
     };
-    let by_channel = weight["qscheme"].as_str() == Some("per_channel");
-    Ok(Some(match (dtype_of(weight).as_str(), size) {
+    let by_channel = weight.keys.text("qscheme")? == Some("per_channel");
+    Ok(Some(match (weight.dtype.as_str(), size) {
         ("fp4", Some(16)) if compute.is_none() => NVFP4_WEIGHT_ONLY,
         ("fp4", Some(16)) => Format { compute, ..Format::NVFP4 },
         ("fp4" | "mxfp4" | "mx_fp4", _) => Format { compute, ..Format::MXFP4 },
@@ -167,14 +150,31 @@ fn quark_format(keys: &Keys) -> Result<Option<Format>> {
     }))
 }
 
+/// One of Quark's levels of a tensor, with its `dtype` in small letters.
+struct Level<'a> {
+    keys: Keys<'a>,
+    dtype: String,
+}
+
+/// Levels of weights or inputs: an object, or a list of them; none if they stay in 16 bits.
+fn quark_levels<'a>(keys: &Keys<'a>, key: &str) -> Result<Vec<Level<'a>>> {
+    let Some(value) = keys.value(key) else { return Ok(Vec::new()) };
+    let levels = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+    let objects: Option<Vec<Keys>> = levels.iter().map(|level| keys.within(level)).collect();
+    let Some(objects) = objects.filter(|objects| !objects.is_empty()) else {
+        return Err(keys.bad(key, brief(value), "an object with dtype, or a list of them"));
+    };
+    let level = |keys: Keys<'a>| {
+        let dtype = keys.text("dtype")?.unwrap_or_default().to_ascii_lowercase();
+        Ok(Level { keys, dtype })
+    };
+    objects.into_iter().map(level).collect()
+}
+
 /// AutoRound: one format, and others by module in `extra_config`.
 fn auto_round(section: &Keys) -> Result<Section> {
     let mut read = Section { format: auto_round_format(section)?, ..Section::default() };
-    let others = section.value("extra_config").and_then(Value::as_object);
-    for (pattern, module) in others.into_iter().flatten() {
-        if !module.is_object() {
-            return Err(section.bad("extra_config", brief(module), "an object with bits a module"));
-        }
+    for (pattern, module) in by_module(section, "extra_config")?.into_iter().flatten() {
         let is_regex = pattern.contains(['*', '^', '$', '(']);
         let pattern = if is_regex { format!("re:{pattern}") } else { pattern.clone() };
         // What a module does not state is the section's.
@@ -185,8 +185,8 @@ fn auto_round(section: &Keys) -> Result<Section> {
 
 /// Format of AutoRound's `data_type`; its integers are stored as GPTQ's.
 fn auto_round_format(keys: &Keys) -> Result<Option<Format>> {
-    let bits = keys.count(&["bits"])?.unwrap_or(4);
-    let inputs = keys.count(&["act_bits"])?.unwrap_or(16);
+    let bits = bits(keys, &["bits"])?.unwrap_or(4);
+    let inputs = values::bits(keys, &["act_bits"])?.unwrap_or(16);
     let kind = keys.text("data_type")?.unwrap_or("int").to_ascii_lowercase();
     let compute = match inputs {
         4 => Some(Dtype::Fp4),
@@ -203,14 +203,9 @@ fn auto_round_format(keys: &Keys) -> Result<Option<Format>> {
             Some(_) => Some(Format::FP8_DYNAMIC),
             None => Some(Format { name: "fp8-weight-only", width: Width::bits(8), compute }),
         },
-        (int, _) if int.starts_with("int") => Some(integer(
-            "gptq-int4",
-            "gptq-int8",
-            bits,
-            16 + bits as u32,
-            group(keys, "group_size", 128),
-            keys,
-        )?),
+        (int, _) if int.starts_with("int") => {
+            Some(integer("gptq-int4", "gptq-int8", bits, group_size(keys, Some(GROUP))?, keys)?)
+        }
         (other, _) => {
             return Err(keys.bad(
                 "data_type",
@@ -228,7 +223,7 @@ fn hqq(section: &Keys) -> Result<Section> {
         let accepted = "an object with weight_quant_params for all layers";
         return Err(section.bad("quantization_config.quant_config", "missing or by layer", accepted));
     };
-    Ok(Section::of(affine("nbits", "group_size", &params)?))
+    Ok(Section::of(affine("nbits", &params)?))
 }
 
 /// FP-Quant: MXFP4 or NVFP4 of weights and activations; emulated, weights stay in 16 bits.
@@ -252,7 +247,7 @@ fn torchao(section: &Keys) -> Result<Section> {
     let name = default.map(|kind| kind.text("_type")).transpose()?.flatten().unwrap_or("missing");
     let data = default.and_then(|kind| kind.object("_data")).unwrap_or(*section);
     Ok(Section::of(match name {
-        "Int4WeightOnlyConfig" => affine("bits", "group_size", &data)?,
+        "Int4WeightOnlyConfig" => affine("bits", &data)?,
         "Int8WeightOnlyConfig" => Format { name: "int8", width: Width::bits(8), compute: None },
         "Float8WeightOnlyConfig" => Format { name: "fp8-weight-only", width: Width::bits(8), compute: None },
         "Int8DynamicActivationInt8WeightConfig" => {
@@ -266,8 +261,8 @@ fn torchao(section: &Keys) -> Result<Section> {
 /// MLX: embeddings as well, and other formats, or `false`, by module under the module's name.
 fn mlx(section: &Keys) -> Result<Section> {
     let format = |keys: &Keys| -> Result<Format> {
-        let size = group(keys, "group_size", 64).unwrap_or(64);
-        Ok(match (keys.text("mode")?.unwrap_or("affine"), keys.count(&["bits"])?.unwrap_or(4)) {
+        let size = group_size(keys, Some(64))?.unwrap_or(64);
+        Ok(match (keys.text("mode")?.unwrap_or("affine"), bits(keys, &["bits"])?.unwrap_or(4)) {
             ("mxfp4", _) => Format { name: "mlx-mxfp4", ..Format::MXFP4 },
             ("nvfp4", _) => Format { name: "mlx-nvfp4", compute: None, ..Format::NVFP4 },
             ("mxfp8", _) => Format { name: "mlx-mxfp8", compute: None, ..MXFP8 },
@@ -304,21 +299,15 @@ fn mlx(section: &Keys) -> Result<Section> {
 /// own.
 fn dynamic(method: &str, section: &Keys) -> Result<Section> {
     let mut read = Section { format: format_of(method, section)?, ..Section::default() };
-    let rules = section.value("dynamic").and_then(Value::as_object);
-    for (pattern, rule) in rules.into_iter().flatten() {
+    for (pattern, rule) in by_module(section, "dynamic")?.into_iter().flatten() {
         if let Some(kept) = pattern.strip_prefix("-:") {
             read.name(&format!("re:{kept}"), None);
             continue;
         }
-        let bits = rule["bits"]
-            .as_u64()
-            .map_or_else(|| section.count(&["bits"]), |bits| Ok(Some(bits)))?
-            .unwrap_or(4);
-        let size = rule["group_size"].as_i64().map_or_else(
-            || group(section, "group_size", 128),
-            |size| u32::try_from(size).ok().filter(|size| (1..=65_536).contains(size)),
-        );
-        let format = integer("gptq-int4", "gptq-int8", bits, 16 + bits as u32, size, section)?;
+        // What a rule does not state is the section's.
+        let keys = section.under(rule);
+        let bits = bits(&keys, &["bits"])?.unwrap_or(4);
+        let format = integer("gptq-int4", "gptq-int8", bits, group_size(&keys, Some(GROUP))?, section)?;
         read.name(&format!("re:{}", pattern.strip_prefix("+:").unwrap_or(pattern)), Some(format));
     }
     Ok(read)
