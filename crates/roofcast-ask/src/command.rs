@@ -4,6 +4,7 @@
 //! not modelled. Knows nothing about bounds of values, which are checked when a spec is parsed.
 
 mod desktop;
+mod environment;
 mod flags;
 mod llama_cpp;
 mod program;
@@ -78,9 +79,11 @@ impl Command {
 
 /// Environment variables that set unequal pipeline stages.
 const PARTITIONS: [&str; 2] = ["VLLM_PP_LAYER_PARTITION", "SGLANG_PP_LAYER_PARTITION"];
+/// Environment variables that allow sequences longer than the context of the model's configuration.
+const LENGTHENING: [&str; 2] = ["VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"];
 
 /// Reads a command line as a shell would split it; the command may start a container. Environment variables are read if
-/// they change memory.
+/// they change memory or the time of a step; others of an engine are named.
 pub fn read(text: &str) -> Result<Command> {
     let words = words::split(text)?;
     let Program { engine, arguments, variables, ollama, unmodelled, notes } = program::program(&words)?;
@@ -94,9 +97,14 @@ pub fn read(text: &str) -> Result<Command> {
     let mut command = Command { notes, unmodelled, ollama, ..Command::default() };
     command.set("engine.name", engine.name());
     vllm::variables(&variables, &mut command);
+    let (mut words_of_server, unread) = environment::read(engine, &variables)?;
+    words_of_server.extend(arguments);
+    if !unread.is_empty() {
+        command.notes.push(format!("environment variables that are not read: {}", unread.join(", ")));
+    }
     let mut apart = Vec::new();
     let mut all = Vec::new();
-    for given in flags.given(engine, &arguments)? {
+    for given in flags.given(engine, &words_of_server)? {
         flags.refuse(&given)?;
         all.extend(flags.fields(given)?);
     }
@@ -138,9 +146,8 @@ pub fn read(text: &str) -> Result<Command> {
 fn lengthens(word: &str) -> bool {
     let flag = word.replace('_', "-");
     let flags = ["--hf-overrides", "--rope-scaling", "--rope-theta", "--json-model-override-args"];
-    let variables = ["VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"];
     flags.iter().any(|f| flag.starts_with(f))
-        || word.split_once('=').is_some_and(|(name, on)| variables.contains(&name) && on != "0")
+        || word.split_once('=').is_some_and(|(name, on)| LENGTHENING.contains(&name) && on != "0")
 }
 
 /// True for a word of the form `NAME=value`.

@@ -208,6 +208,10 @@ pub(super) fn lms(words: &[String]) -> Result<LlamaServer> {
     let context = count("--context-length", value("--context-length"))?;
     let stored = model.contains("gpt-oss") || model.contains(':');
     let model = match model.split_once('@') {
+        Some((_, "")) => {
+            let accepted = "a model, or a model and its format, as qwen3-8b@q4_k_m";
+            return Err(Error::field(PLACE, "lms load", format!("{model:?}"), accepted));
+        }
         Some((name, format)) => format!("{name}:{format}"),
         None if stored => model,
         None => format!("{model}:q4_k_m"),
@@ -395,6 +399,8 @@ mod tests {
         let parallel = lms(&words("openai/gpt-oss-20b --parallel=2"));
         assert_eq!(arguments(parallel), "-m openai/gpt-oss-20b -c 4096 -np 2 -kvu");
         assert_eq!(arguments(lms(&words("qwen3-8b@q8_0 --context-length 4096"))), "-m qwen3-8b:q8_0 -c 4096");
+        let unformatted = lms(&words("qwen3-8b@")).err().unwrap().to_string();
+        assert!(unformatted.contains("\"qwen3-8b@\"") && unformatted.contains("q4_k_m"), "{unformatted}");
         let refused = lms(&words("qwen3-8b --gpu 0.5")).err().unwrap().to_string();
         assert!(refused.contains("--gpu") && refused.contains("max"), "{refused}");
     }

@@ -33,12 +33,12 @@ fn images(apart: &[(String, Given)], command: &mut Command) {
 
 /// Environment variables that quantize activations of gpt-oss's experts to MXFP8 on Blackwell (vLLM 0.11 to 0.19,
 /// `vllm/envs.py`).
-const MXFP8_ACTIVATIONS: [&str; 2] =
+pub(super) const MXFP8_ACTIVATIONS: [&str; 2] =
     ["VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8", "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8_CUTLASS"];
 
 /// Environment variable that has Marlin compute gpt-oss's experts, in place of Triton on Hopper (vLLM 0.11 to 0.19,
 /// `vllm/envs.py`).
-const MARLIN_EXPERTS: &str = "VLLM_MXFP4_USE_MARLIN";
+pub(super) const MARLIN_EXPERTS: &str = "VLLM_MXFP4_USE_MARLIN";
 
 /// Reads the environment variables that change the time of a step.
 pub(super) fn variables<T: AsRef<str>>(variables: &[T], command: &mut Command) {
