@@ -19,11 +19,11 @@ const Z_90: f64 = 1.2816;
 const FEWEST: u64 = 4;
 /// Largest correlation of neighbouring batches that counts; beyond it a run is shorter than what it shows.
 const MOST_CORRELATED: f64 = 0.9;
-/// Error of a mean, as a share of it, below which a change over the run does not matter.
+/// Relative error of a mean below which a change over the run does not matter.
 const MATERIAL: f64 = 0.01;
 /// 99.5th percentile of the normal distribution: a trend of either sign that 1 of 100 settled runs shows.
 const Z_995: f64 = 2.5758;
-/// 99.9th percentile of Student's t with 8 degrees of freedom, those of two parts of ten batches: five divisions of a settled run,
+/// 99.9th percentile of Student's t with 8 degrees of freedom, as two parts of ten batches have: five divisions of a settled run,
 /// each with either sign, show a larger difference in 1 of 100.
 const T_999: f64 = 4.501;
 /// Largest share by which a run's 99th percentile may be off before more requests are asked for.
@@ -100,8 +100,8 @@ impl BatchMeans {
         whole.map(|(count, sum)| *sum as f64 / *count as f64).collect()
     }
 
-    /// True if the batches have no trend and begin as they go on, as far as chance tells; else their differences are no scatter,
-    /// and no number of requests follows from them.
+    /// True if the batches have no trend and begin as they go on, as far as chance tells; else the differences are no scatter,
+    /// and give no number of requests.
     pub fn settled(&self) -> bool {
         let means = self.means();
         let matters = self.relative().is_some_and(|relative| relative >= MATERIAL);
@@ -157,8 +157,8 @@ impl BatchMeans {
     }
 }
 
-/// True if `means` rise or fall beyond chance (Mann, "Nonparametric tests against trend", 1945): the number of pairs that rise less
-/// those that fall has the variance n (n - 1) (2 n + 5) / 18 without a trend.
+/// True if `means` rise or fall beyond chance (Mann, "Nonparametric tests against trend", 1945): the number of rising pairs less
+/// the number of falling pairs has the variance n (n - 1) (2 n + 5) / 18 without a trend.
 fn has_trend(means: &[f64]) -> bool {
     let pairs =
         means.iter().enumerate().flat_map(|(at, early)| means[at + 1..].iter().map(move |late| late - early));

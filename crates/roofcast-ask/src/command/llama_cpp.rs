@@ -40,7 +40,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
 
 /// Reads `-sm` and `-ts`. Layers are split unless `-sm` says otherwise (llama.cpp, docs/multi-gpu.md): `tensor` splits
 /// matrices. The deprecated `row` keeps each layer's attention and KV cache on one card, as `layer` does, and divides its
-/// dense matrices besides (b11434, `make_gpu_buft_list` and `dev_layer` of src/llama-model.cpp). Without `-ts`, all
+/// dense matrices, too (b11434, `make_gpu_buft_list` and `dev_layer` of src/llama-model.cpp). Without `-ts`, all
 /// accelerators of the question share the model.
 fn split(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
     let mode = last(apart, "split_mode");

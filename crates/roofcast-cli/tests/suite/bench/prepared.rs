@@ -34,12 +34,13 @@ fn a_cache_is_emptied_before_a_run_or_the_run_is_refused() {
         Some("/flush_cache") => stream.write_all(OK).is_ok(),
         _ => good(stream),
     });
-    let (_, code) = json(&format!("bench --url {url} {flags}"));
+    let (answer, _) = json(&format!("bench --url {url} {flags}"));
     let paths: Vec<String> =
         seen.lock().unwrap().iter().map(|a| a.head.split(' ').nth(1).unwrap().to_owned()).collect();
     assert_eq!(
-        (code, &paths[..2]),
-        (0, ["/reset_prefix_cache".to_owned(), "/flush_cache".to_owned()].as_slice())
+        (&answer["completed"], &paths[..2]),
+        (&2.into(), ["/reset_prefix_cache".to_owned(), "/flush_cache".to_owned()].as_slice()),
+        "{answer}"
     );
     let (url, seen) = scripted::start_reading(|_, asked, stream| {
         if asked.head.contains("cache") { stream.write_all(NOT_FOUND).is_ok() } else { good(stream) }

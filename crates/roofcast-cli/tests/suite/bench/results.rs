@@ -182,7 +182,8 @@ fn earlier_results_are_read_back() {
     assert_eq!(again["baselines"][0]["metrics"]["mean_ttft_ms"], answer["mean_ttft_ms"]);
 }
 
-/// A step with drafts gives 1.75 tokens to a sequence, so that the limit of a token's time is the step's divided by 1.75.
+/// A step with drafts gives 1.75 tokens to a sequence, so that the limit of a token's time is the step's divided by 1.75. The step
+/// itself verifies two tokens more, whose KV cache and FLOPs are below a thousandth of 16 GB of weights.
 #[test]
 fn the_limit_of_a_token_is_its_share_of_a_step() {
     let url = exact();
@@ -193,7 +194,7 @@ fn the_limit_of_a_token_is_its_share_of_a_step() {
         json(&question).0["limit"]["tpot_ms"].as_f64().unwrap()
     };
     let ratio = limit("") / limit("--num-speculative-tokens 2 --acceptance-length 1.75 --draft-cost 0.1");
-    assert!((ratio - 1.75).abs() < 1e-9, "{ratio}");
+    assert!((1.748..1.75).contains(&ratio), "{ratio}");
 }
 
 /// guidellm's mean of gaps weighs requests by their tokens, as vLLM's mean ITL does and its mean TPOT does not; its
