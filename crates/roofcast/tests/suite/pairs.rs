@@ -141,7 +141,9 @@ fn run(keys: &[&str]) -> roofcast::Result<Simulation> {
     if replays {
         // A trace has lengths of its own.
         let workload = table["workload"].as_table_mut().unwrap();
-        ["input_len", "output_len"].map(|key| workload.remove(key));
+        for key in ["input_len", "output_len"] {
+            workload.remove(key);
+        }
     }
     let mut spec = Spec::parse("spec", &toml::to_string(&table).unwrap())?;
     if let Some(workload) = &mut spec.workload {
