@@ -47,8 +47,8 @@ fn signalled(child: &Child, arguments: &str, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Output of a run on a terminal; the run is interrupted as in [`interrupted`] unless it ends by itself.
-fn on_terminal(arguments: &str, ends: bool) -> String {
+/// Output of a run on a terminal; the run is interrupted when it has shown `until`, or ends by itself.
+fn on_terminal(arguments: &str, until: Option<&str>) -> String {
     let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&terminal).unwrap();
     unlockpt(&terminal).unwrap();
@@ -60,14 +60,18 @@ fn on_terminal(arguments: &str, ends: bool) -> String {
         .stderr(Stdio::from(side))
         .spawn()
         .unwrap();
-    if !ends {
-        stopped(&child, arguments);
-    }
     // When the process has ended, reading the terminal is an error.
-    let mut seen = Vec::new();
-    let _ = std::fs::File::from(terminal).read_to_end(&mut seen);
-    assert_eq!(child.wait().unwrap().code(), Some(if ends { 0 } else { 3 }));
-    String::from_utf8_lossy(&seen).into_owned()
+    let (mut seen, mut piece, mut awaited) = (String::new(), [0; 4096], until);
+    let mut terminal = std::fs::File::from(terminal);
+    while let Ok(count @ 1..) = terminal.read(&mut piece) {
+        seen.push_str(&String::from_utf8_lossy(&piece[..count]));
+        if awaited.is_some_and(|awaited| seen.contains(awaited)) {
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+            awaited = None;
+        }
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(if until.is_none() { 0 } else { 3 }), "{seen}");
+    seen
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -189,8 +193,7 @@ fn a_calibration_ends_at_once_and_writes_nothing() {
     assert!(!std::path::Path::new(out).exists());
     // The fit checks for signals after each pass over all rows; SIGINT arrives a second after the start.
     assert!(took < Duration::from_secs(30), "{took:?}");
-    let seen = on_terminal(&format!("calibrate {path}"), false);
-    assert!(seen.contains("0/30 runs of all rows"), "{seen}");
+    on_terminal(&format!("calibrate {path}"), Some("0/30 runs of all rows"));
 }
 
 #[test]
@@ -227,10 +230,10 @@ fn rows_that_are_forecast_by_then_are_judged() {
 
 #[test]
 fn a_terminal_sees_how_far_it_is_and_a_pipe_does_not() {
-    let seen = on_terminal("simulate --requests 100000", true);
+    let seen = on_terminal("simulate --requests 100000", None);
     assert!(seen.contains("/100000 requests"), "{seen}");
     // The number of simulations of a plan is unknown until it has an answer.
-    let seen = on_terminal("plan examples/plan-70b.toml --exhaustive", false);
+    let seen = on_terminal("plan examples/plan-70b.toml --exhaustive", Some(" simulations, "));
     assert!(seen.contains(" simulations, ") && !seen.contains("/0 simulations"), "{seen}");
     let piped = command("simulate --requests 1000").output().unwrap();
     assert!(piped.status.success() && piped.stderr.is_empty(), "{}", text(&piped.stderr));

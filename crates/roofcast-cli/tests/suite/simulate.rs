@@ -340,8 +340,10 @@ fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
         for (side, factor) in [1.0 / width, width].into_iter().enumerate() {
             let span = &answer["bands"][key];
             assert_eq!(span["factors"][side].as_f64(), Some(factor));
-            let range = span["range"][side].as_f64().unwrap();
-            assert!((range / (mean * factor).max(least) - 1.0).abs() < 1e-9, "{key}: {span}");
+            // The sampling error of 50 requests makes the range wider than the factors alone.
+            let wider = span["range"][side].as_f64().unwrap() / (mean * factor).max(least);
+            let bounds = [0.8..=1.0 + 1e-9, 1.0 - 1e-9..=1.25];
+            assert!(bounds[side].contains(&wider), "{key}: {span}");
         }
     }
     let people = roofcast("simulate --requests 50 --cost forecast").out;
@@ -353,7 +355,8 @@ fn forecasts_have_the_calibrations_bands_and_limits_have_none() {
     let expected =
         best["ttft_ms"].as_f64().unwrap() * best["bands"]["ttft_ms"]["factors"][1].as_f64().unwrap();
     assert!(best["bands"]["evidence"] != "engine" || best["bands"]["ttft_ms"]["factors"][1] == factor);
-    assert!((best["bands"]["ttft_ms"]["range"][1].as_f64().unwrap() / expected - 1.0).abs() < 1e-9);
+    let wider = best["bands"]["ttft_ms"]["range"][1].as_f64().unwrap() / expected;
+    assert!((1.0 - 1e-9..=1.25).contains(&wider), "{wider}");
     assert!(json("plan --cost limit --hardware h100-sxm").0["best"]["bands"].is_null());
 }
 
