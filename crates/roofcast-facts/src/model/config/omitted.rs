@@ -185,7 +185,8 @@ fn decides(key: &str, list: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::architecture::rows;
-    use super::super::{complete, parse};
+    use super::super::parse;
+    use super::fill;
     use serde_json::{Value, json};
 
     /// Types whose name two architectures share (Grok 2's "git"), or whose class counts what no checkpoint has:
@@ -195,11 +196,11 @@ mod tests {
     /// The config of a class's default model, with all its keys.
     fn whole(name: &str, layers: Option<u64>) -> Value {
         let mut config = json!({ "text_config": { "model_type": name } });
-        complete(&mut config);
+        fill(&mut config);
         let mut text = config["text_config"].take();
         if let (Some(layers), true) = (layers, text.get("num_hidden_layers").is_some()) {
             text = json!({ "text_config": { "model_type": name, "num_hidden_layers": layers } });
-            complete(&mut text);
+            fill(&mut text);
             text = text["text_config"].take();
         }
         text
