@@ -119,8 +119,8 @@ class DeploymentFlags(TypedDict, total=False):
     engines have [default: vLLM's, twice the tokens of max_num_seqs decodes up to 512, 1024 on data-centre Blackwell
     from 0.28 on]"""
     stream_interval: int | None
-    """Tokens of a request from one of its messages to the next; the first is sent at once. A server process spends
-    its time by messages, which bounds small models [default: 1]"""
+    """Tokens of a request from one of its messages to the next; the first is sent at once. A server process spends its
+    time by messages, which bounds small models [default: 1]"""
     attention_backend: Word | None
     """Attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated
     engines]"""
@@ -466,6 +466,8 @@ class LimitsFlags(DeploymentFlags, total=False):
     """Mean output tokens: a sweep then counts KV tokens released per step; --context is the final length"""
     image: Word | None
     """Also the encoder's time for one image: WIDTHxHEIGHT in pixels, or a number of tokens"""
+    video_frames: int | None
+    """Frames of a video of --image's size in place of the image, as sampled"""
     html: Word | None
     """Write the answer as one self-contained HTML file"""
 
@@ -473,6 +475,8 @@ class LimitsFlags(DeploymentFlags, total=False):
 class IntensityFlags(DeploymentFlags, total=False):
     """Flags of ``roofcast limits``."""
 
+    video_frames: int | None
+    """Frames of a video of --image's size in place of the image, as sampled"""
 
 
 class CapacityFlags(DeploymentFlags, total=False):
@@ -570,8 +574,8 @@ class PlanFlags(TypedDict, total=False):
     engines have [default: vLLM's, twice the tokens of max_num_seqs decodes up to 512, 1024 on data-centre Blackwell
     from 0.28 on]"""
     stream_interval: int | None
-    """Tokens of a request from one of its messages to the next; the first is sent at once. A server process spends
-    its time by messages, which bounds small models [default: 1]"""
+    """Tokens of a request from one of its messages to the next; the first is sent at once. A server process spends its
+    time by messages, which bounds small models [default: 1]"""
     attention_backend: Word | None
     """Attention kernel of decodes: naive, flash-attention, flash-decoding [default: the kernels of the calibrated
     engines]"""
