@@ -72,7 +72,7 @@ pub struct Simulation {
     pub requests: u64,
     /// Number of requests that no engine with these settings could serve.
     pub refused: u64,
-    /// Number of requests that were rejected because the queue was too long.
+    /// Number of requests that a queue limit or a rate limit rejected.
     pub rejected: u64,
     /// Number of running requests that ended with an error because llama.cpp's shared KV cache overflowed.
     pub overflowed: u64,

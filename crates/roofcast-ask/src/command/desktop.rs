@@ -55,7 +55,7 @@ const OLLAMA_SWITCHES: [&str; 10] = [
     "--verbose",
     "--yes",
 ];
-/// Variables that Ollama's server or client reads, those of older versions among them.
+/// Variables that Ollama's server or client reads, also in older versions.
 const OLLAMA_VARIABLES: [&str; 29] = [
     "OLLAMA_AUTH",
     "OLLAMA_CONTEXT_LENGTH",

@@ -1,4 +1,4 @@
-//! Environment variables of servers: those of llama-server as its flags, and those that no forecast reads.
+//! Environment variables of servers: llama-server's, which are read as its flags, and variables that no forecast reads.
 //!
 //! Knows: names and values as llama.cpp reads them; on its command line a flag comes before its variable. Knows nothing about
 //! the meaning of flags, or about Ollama's variables.

@@ -54,8 +54,8 @@ impl EngineKind {
         EngineKind::NAMED.iter().map(|kind| kind.name()).find(|name| joined(name) == wanted)
     }
 
-    /// What to ask in place of a server or a library that is no engine of roofcast, with the reason; `None` for an unknown
-    /// name.
+    /// Text on the engine or format to ask for in place of a server or a library that is no engine of roofcast, with the reason;
+    /// `None` for an unknown name.
     pub fn in_place_of(name: &str) -> Option<&'static str> {
         let joined = name.to_lowercase().replace(['.', '-', '_', ' '], "");
         Some(match joined.as_str() {

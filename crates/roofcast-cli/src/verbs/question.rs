@@ -80,7 +80,7 @@ fn recorded(replay: &Replay, rate: Option<f64>) -> String {
     }
 }
 
-/// How a benchmark of agents changes a replay of recorded sessions, in words.
+/// Text on the changes that a benchmark of agents makes to a replay of recorded sessions.
 fn protocol(replay: &Replay) -> String {
     let seconds = |words: &str, cap: Option<f64>| cap.map(|cap| format!("{words} {} s", significant(cap)));
     let within = replay.trajectory_start_min_ratio.or(replay.trajectory_start_max_ratio).is_some();

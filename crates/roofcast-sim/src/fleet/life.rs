@@ -12,7 +12,7 @@ use roofcast_ask::workload::{Prompt, Traffic};
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::error::{Error, Result};
 
-/// Starts, stops and failures of a fleet's replicas; a scaler with a rule has no failures beside it.
+/// Starts, stops and failures of a fleet's replicas; replicas that an autoscaler's rule starts do not fail.
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     /// Starts and stops with the load, or by a schedule; `None` if all replicas are always wanted.

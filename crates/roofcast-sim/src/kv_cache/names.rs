@@ -363,7 +363,7 @@ mod tests {
         let mut mixed = named(&mut names, &runs(&[(1, 0, 4)]), 1);
         names.extend_own((0, &mut mixed), 7, 3);
         assert!(mixed.get(1).is_some_and(is_own) && !mixed.get(0).is_some_and(is_own));
-        // What is known of contents by index keeps them, too.
+        // Contents that a store knows by index are kept, too.
         names.collect([2..3].into_iter());
         assert!(names.line(mixed.get(1).unwrap()).is_some() && names.line(mixed.get(2).unwrap()).is_none());
         let all = named(&mut names, &runs(&[(1, 0, 12)]), 3);

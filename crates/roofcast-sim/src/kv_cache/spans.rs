@@ -200,7 +200,7 @@ pub(crate) fn overlap(one: &Range<u32>, other: &Range<u32>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// The numbers whose values have a property, as ranges; `values` are those of the numbers from `start` on.
+/// Ranges of the numbers whose values have a property; the first of `values` belongs to number `start`.
 pub(crate) fn runs(values: &[u32], start: u32, has: impl Fn(u32) -> bool) -> Vec<Range<u32>> {
     let mut runs = Vec::new();
     let mut at = 0;

@@ -164,7 +164,7 @@ fn run(keys: &[&str]) -> roofcast::Result<Simulation> {
     simulate(&Forecaster::embedded(deployment)?, &spec, "spec", options)
 }
 
-/// What a pair does.
+/// Outcome of a pair.
 enum Cell {
     Works,
     /// The pair is of two values of one key.

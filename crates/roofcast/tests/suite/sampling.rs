@@ -33,8 +33,8 @@ fn means_of_seeds_are_within_their_sampling_errors() {
     assert!((13..=20).contains(&within) && alone < within, "{within} {alone}");
 }
 
-/// A thousand requests tell a 99th percentile less well than a hundred thousand, and a run of equal requests one by one tells it
-/// exactly.
+/// The 99th percentile of a thousand requests has a larger error than that of a hundred thousand; a run of equal requests one by
+/// one has no error.
 #[test]
 fn a_run_says_if_it_is_too_short_for_its_99th_percentile() {
     let run = |requests: u64, arrivals: &str| {
@@ -70,7 +70,7 @@ fn overload_and_a_first_wave_are_no_scatter() {
     assert!(wave.sampling.unsettled.contains(&"ttft") && wave.sampling.ttft.is_none(), "{:?}", wave.sampling);
 }
 
-/// Replicas that start within a run make its latencies those of this course of the load.
+/// Latencies of a run in which replicas start hold for the course of its load alone.
 #[test]
 fn a_run_with_started_replicas_has_not_settled() {
     let run = spec(

@@ -9,8 +9,8 @@ use roofcast::simulate::Simulation;
 /// Share from which a sampling error is said.
 const SAID: f64 = 0.01;
 
-/// How far the means of so few requests may be off, the number of requests that a 99th percentile needs, and what has not settled;
-/// empty where none matters.
+/// Sampling errors of the means, the number of requests that a 99th percentile needs, and the metrics that have not settled; empty
+/// if no error is worth a line.
 pub(super) fn people(s: &Simulation) -> String {
     let errors = &s.sampling;
     let all = [("TTFT", errors.ttft), ("TPOT", errors.tpot), ("E2EL", errors.e2el)];

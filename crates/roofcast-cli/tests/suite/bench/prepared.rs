@@ -1,4 +1,5 @@
-//! What a run does before and after its requests: caches that are emptied, prompts that repeat none, the network's time, intervals.
+//! Work of `bench` before and after the requests of a run: an emptied prefix cache, prompts with words of their own, the network's
+//! latency, and intervals.
 
 use super::{CALM, exact};
 use crate::scripted::{self, good};
@@ -76,7 +77,7 @@ fn the_networks_time_is_taken_off() {
     }
 }
 
-/// Every completed request is in one interval, and the text has a table of them.
+/// Every completed request is in one interval, and the text has a table of the intervals.
 #[test]
 fn a_run_is_reported_by_intervals() {
     let load = format!("--model m --requests 6 --output-len 5 --assume-tokens --slice-duration 0.1 {CALM}");
@@ -87,7 +88,7 @@ fn a_run_is_reported_by_intervals() {
     assert!(roofcast(&format!("bench --url {} {load}", exact())).out.contains("sent at s"));
 }
 
-/// Prompts alone have a limit and a forecast of TTFT in a sweep, and none of TPOT.
+/// A sweep of prompts alone has a limit and a forecast of TTFT; its limit and forecast of TPOT are absent.
 #[test]
 fn a_sweep_of_prompts_has_the_limit_of_ttft() {
     let load = format!("--requests 2 --output-len 1 --assume-tokens --sweep input-len=100,200 {CALM}");
