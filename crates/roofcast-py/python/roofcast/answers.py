@@ -2012,7 +2012,7 @@ class Point(Part):
     """Number of requests that no engine with these settings could serve."""
 
     rejected: int
-    """Number of requests that were rejected because the queue was too long."""
+    """Number of requests that a queue limit or a rate limit rejected."""
 
     overflowed: int
     """Number of running requests that ended with an error because llama.cpp's shared KV cache overflowed."""
@@ -3346,7 +3346,7 @@ class Simulation(Document):
     """Number of requests that no engine with these settings could serve."""
 
     rejected: int
-    """Number of requests that were rejected because the queue was too long."""
+    """Number of requests that a queue limit or a rate limit rejected."""
 
     overflowed: int
     """Number of running requests that ended with an error because llama.cpp's shared KV cache overflowed."""
