@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 const ROWS: &str = include_str!("../../../catalog/architectures.jsonl");
 
 /// Version of transformers that the table was written from.
-pub(super) const VERSION: &str = "5.23.0";
+pub(super) const VERSION: &str = "5.24.0";
 
 /// Row of the table.
 pub(super) struct Architecture(Map<String, Value>);

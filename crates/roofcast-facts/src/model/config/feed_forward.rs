@@ -73,7 +73,7 @@ impl Reader<'_> {
                 return Err(keys.bad("intermediate_size", "missing", "a whole number"));
             }
             // GPT's usual width is four times the residual width.
-            None => 4 * self.hidden,
+            None => keys.count(&["intermediate_multiple_size"])?.unwrap_or(4) * self.hidden,
         };
         let bias = match self.model_type {
             "falcon" => keys.flag("bias", false)?,

@@ -47,7 +47,6 @@ const SYNONYMS: [&[&str]; 11] = [
         "first_k_dense_replace",
         "moe_layer_start_index",
         "num_dense_layers",
-        "moe_layer_freq",
         "moe_layers_enum",
         "mlp_layer_types",
     ],
@@ -135,16 +134,22 @@ fn fill_part(
     let has = |key: &str| stated.iter().any(|name| name == key);
     let classes = part.get("architectures").and_then(Value::as_array);
     let is_other_class = classes.is_some_and(|names| names.contains(&OF_ONE_CLASS.1.into()));
+    // A list of layers with experts says which layers have none; a number says nothing about the first ones.
+    let lists_experts = part.get("moe_layer_freq").is_some_and(Value::is_array);
     let mut filled = Vec::new();
     let mut insert = |key: &str, value: Value| {
         filled.push(key.to_owned());
         part.insert(key.to_owned(), value);
     };
     for (key, value) in row.defaults() {
+        // Two keys of one class are two numbers (MiniMax-M3's widths of dense MLPs and of experts).
         let synonyms = SYNONYMS.iter().filter(|group| group.contains(&key)).flat_map(|group| group.iter());
+        let synonyms = synonyms.filter(|name| row.default(name).is_none());
         let aliases = row.aliases().filter(|(_, of)| *of == key).map(|(alias, _)| alias);
-        let is_given =
-            has(key) || synonyms.copied().chain(aliases).any(has) || key == OF_ONE_CLASS.0 && is_other_class;
+        let is_given = has(key)
+            || synonyms.copied().chain(aliases).any(has)
+            || key == OF_ONE_CLASS.0 && is_other_class
+            || key == "first_k_dense_replace" && lists_experts;
         if !is_given && (all || !DIMENSIONS.contains(&key)) {
             insert(key, value.clone());
         }
@@ -257,6 +262,24 @@ mod tests {
             message.contains("config.json: `n_routed_experts` is missing") && message.contains("accepted"),
             "{message}"
         );
+    }
+
+    /// DeepSeek-V3 has its first 3 layers without experts where a file omits their number and says that every later one has
+    /// experts; MiniMax-M3's dense MLPs are 12,288 wide beside experts of 3,072.
+    #[test]
+    fn a_key_beside_another_is_filled_in() {
+        let deepseek = json!({
+            "model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128,
+            "vocab_size": 129_280, "moe_layer_freq": 1,
+        });
+        assert_eq!(parse("m", "m", &deepseek.to_string()).unwrap().parameters().total, 671_026_419_200);
+        let mut minimax = whole("minimax_m3_vl_text", Some(6));
+        minimax.as_object_mut().unwrap().remove("mlp_layer_types");
+        minimax["first_k_dense_replace"] = json!(3);
+        let total = |config: &Value| parse("m", "m", &config.to_string()).unwrap().parameters().total;
+        let stated = total(&minimax);
+        assert_eq!(minimax.as_object_mut().unwrap().remove("dense_intermediate_size"), Some(json!(12_288)));
+        assert_eq!(total(&minimax), stated);
     }
 
     /// The outer key counts: a nested part of Qwen3-VL-MoE ties its weights where the whole does not.

@@ -37,8 +37,11 @@ impl Reader<'_> {
         }
         if let Some(group) = keys.count(&["layer_group_size"])? {
             // The last layer of each full group has softmax attention, and so have the layers after the last full
-            // group.
-            let attends = (index + 1).is_multiple_of(group) || index >= self.layers / group * group;
+            // group where no list, as transformers saves it, says otherwise.
+            let attends = match listed {
+                Some(kinds) => kinds[index as usize].as_str() == Some("full_attention"),
+                None => (index + 1).is_multiple_of(group) || index >= self.layers / group * group,
+            };
             return if attends { Ok(None) } else { self.grouped_linear().map(Some) };
         }
         match self.model_type {

@@ -189,6 +189,11 @@ pub(super) fn known(keys: &Keys) -> Result<()> {
     let read = |key: &str| {
         keys.types().any(|name| READ.iter().any(|(known, types)| *known == key && types.contains(&name)))
     };
+    let experts = ["num_local_experts", "num_experts"];
+    if keys.text("model_type")? == Some("git") && keys.any(&experts).is_none() {
+        let reason = "\"git\" without experts, as GIT, which writes captions of images";
+        return Err(keys.bad("model_type", reason, "Grok 2, which has the same type and experts"));
+    }
     match KEYS.iter().find(|key| !read(key) && keys.value(key).is_some_and(is_set)) {
         Some(key) => Err(keys.bad(key, "present", "architectures without it: it is not modelled")),
         None => Ok(()),
@@ -274,6 +279,7 @@ mod tests {
             ("xlstm", "recurrence"),
             ("modernbert", "encoders"),
             ("t5", "encoder-decoder"),
+            ("git", "captions of images"),
         ] {
             let message = refused(json!({"model_type": name})).unwrap();
             assert!(message.contains("`model_type`") && message.contains(why), "{message}");

@@ -3,7 +3,7 @@
 //!
 //! Knows: renamed keys and kinds of layers. Knows nothing about what they mean: the reader reads the makers' names.
 //!
-//! Source: `configuration_*.py` of transformers 5.23, whose `__post_init__` turn the makers' keys into its own.
+//! Source: `configuration_*.py` of transformers 5.24, whose `__post_init__` turn the makers' keys into its own.
 
 use super::architecture::architecture;
 use super::habits::habits;
@@ -51,6 +51,11 @@ fn unsaved(part: &mut Map<String, Value>, name: &str) {
         "hunyuan_v1_moe" => drop(part.entry("num_shared_expert").or_insert(1.into())),
         "mimo_v2_flash" => {
             let count = |key: &str| part.get(key).and_then(Value::as_u64);
+            // The makers' own name of the window, which transformers keeps.
+            if let Some(window) = count("sliding_window_size") {
+                part.insert("sliding_window".to_owned(), window.into());
+                return;
+            }
             let is_saved = part.contains_key("layer_types") && !part.contains_key("hybrid_layer_pattern");
             if let (true, Some(heads), Some(window)) =
                 (is_saved, count("num_key_value_heads"), count("sliding_window"))
@@ -168,6 +173,7 @@ fn delta_attention(part: &mut Map<String, Value>) {
 #[cfg(test)]
 mod tests {
     use super::super::parse;
+    use crate::model::Mixer;
     use serde_json::Value;
 
     /// Pairs of a maker's config and the config that transformers saves for it, with changed dimensions.
@@ -185,6 +191,32 @@ mod tests {
             assert_eq!((saved.tied, saved.vocab), (maker.tied, maker.vocab), "{name}");
         }
         assert!(PAIRS.lines().count() >= 12);
+    }
+
+    /// A saved MiMo-V2-Flash has the makers' window of 128 beside the class's 129; of a saved Ling 3 of 8 layers in groups
+    /// of 6, the sixth alone has softmax attention, by the class's list.
+    #[test]
+    fn what_the_class_saves_beside_the_makers_keys() {
+        let mimo = serde_json::json!({
+            "model_type": "mimo_v2_flash", "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 2,
+            "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 192, "v_head_dim": 128, "vocab_size": 512,
+            "hybrid_layer_pattern": [0, 1], "layer_types": ["full_attention", "sliding_attention"],
+            "sliding_window": 129, "sliding_window_size": 128, "mlp_layer_types": ["dense", "dense"]
+        });
+        let model = parse("m", "m", &mimo.to_string()).unwrap();
+        assert!(matches!(&model.layers[1].mixer, Mixer::Attention(windowed) if windowed.window == Some(128)));
+        let kinds = |kind: &str, count: usize| vec![Value::from(kind); count];
+        let listed =
+            [kinds("linear_attention", 5), kinds("full_attention", 1), kinds("linear_attention", 2)].concat();
+        let ling = serde_json::json!({
+            "model_type": "bailing_hybrid", "hidden_size": 1024, "num_hidden_layers": 8, "num_attention_heads": 8,
+            "vocab_size": 512, "layer_group_size": 6, "layer_types": listed, "head_dim": 64, "linear_head_dim": 128,
+            "linear_num_heads": 8, "linear_conv_kernel_dim": 4
+        });
+        let model = parse("m", "m", &ling.to_string()).unwrap();
+        let softmax: Vec<bool> =
+            model.layers.iter().map(|layer| matches!(layer.mixer, Mixer::Latent(_))).collect();
+        assert_eq!(softmax, [false, false, false, false, false, true, false, false]);
     }
 
     /// MiMo-V2-Flash as its class saves it: a windowed layer has twice the 4 KV heads of a full one, each of 192 + 128
