@@ -101,7 +101,11 @@ impl Counts {
     pub(super) fn merged(self, later: Counts) -> Counts {
         let prompt = [later.input_tokens, later.cache_read_input_tokens, later.cache_creation_input_tokens];
         if prompt.into_iter().flatten().all(|n| n == 0) {
-            return Counts { output_tokens: later.output_tokens.or(self.output_tokens), ..self };
+            return Counts {
+                output_tokens: later.output_tokens.or(self.output_tokens),
+                output_tokens_details: later.output_tokens_details.or(self.output_tokens_details),
+                ..self
+            };
         }
         Counts {
             input_tokens: later.input_tokens.or(self.input_tokens),

@@ -46,10 +46,16 @@ struct Client {
 }
 
 /// Clients in the order in which they are tried: a later client's keys may occur in the documents of earlier ones.
-const CLIENTS: [Client; 12] = [
+const CLIENTS: [Client; 13] = [
     Client { name: "roofcast bench", wrote: vllm::is_roofcast, read: vllm::roofcast, figures: figures::vllm },
     Client { name: "SGLang", wrote: sglang::wrote, read: sglang::read, figures: figures::sglang },
     Client { name: "vLLM", wrote: vllm::wrote, read: vllm::read, figures: figures::vllm },
+    Client {
+        name: "vllm bench throughput",
+        wrote: vllm::is_offline,
+        read: vllm::offline,
+        figures: figures::none,
+    },
     Client {
         name: "genai-perf",
         wrote: aiperf::is_genai_perf,
@@ -87,7 +93,7 @@ const CLIENTS: [Client; 12] = [
 ];
 
 /// Accepted documents, for errors.
-const ACCEPTED: &str = "the result of vllm bench serve, SGLang's bench_serving, roofcast bench, aiperf, genai-perf, \
+const ACCEPTED: &str = "the result of vllm bench serve or throughput, SGLang's bench_serving, roofcast bench, aiperf, genai-perf, \
                         guidellm, inference-perf, evalscope, trtllm-bench, InferenceX, llama-bench, \
                         llama-batched-bench or MLPerf's LoadGen";
 

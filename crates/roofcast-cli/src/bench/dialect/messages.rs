@@ -17,6 +17,9 @@ struct Written<'a> {
     /// Key of `message_start`.
     #[serde(default)]
     message: Option<Message>,
+    /// Key of `content_block_start`, whose block has no text by the API, and its first text from some gateways.
+    #[serde(borrow, default)]
+    content_block: Option<Block<'a>>,
     /// Key of `content_block_delta` and `message_delta`.
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
@@ -65,6 +68,17 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
     let mut chunk = Chunk::default();
     match written.kind.as_ref() {
         "message_start" => chunk.counts = written.message.and_then(|m| m.usage),
+        "content_block_start" => {
+            let Some(block) = written.content_block else { return Ok(chunk) };
+            let some = |words: &Option<Words>| words.as_ref().is_some_and(|words| !words.is_empty());
+            chunk.reasons = some(&block.thinking);
+            if chunk.reasons || some(&block.text) {
+                chunk.tokens.push(Tokens { choice: 0, named: None, unseen: false });
+            }
+            if keep_text {
+                chunk.text = block.text.map_or(String::new(), |t| t.into_text().into_owned());
+            }
+        }
         "content_block_delta" => {
             let Some(delta) = written.delta else { return Ok(chunk) };
             chunk.reasons = delta.thinking.as_ref().is_some_and(|words| !words.is_empty());

@@ -108,6 +108,8 @@ struct WrittenUsage {
     prompt_tokens: Option<u64>,
     #[serde(default, deserialize_with = "count")]
     completion_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "count")]
+    total_tokens: Option<u64>,
     #[serde(default)]
     prompt_tokens_details: Option<Details>,
     #[serde(default)]
@@ -120,9 +122,11 @@ struct WrittenUsage {
 impl From<WrittenUsage> for Usage {
     fn from(written: WrittenUsage) -> Usage {
         let details = written.prompt_tokens_details.and_then(|d| d.cached_tokens);
+        let prompt_tokens = written.prompt_tokens.unwrap_or(0);
+        let rest = written.total_tokens.map_or(0, |total| total.saturating_sub(prompt_tokens));
         Usage {
-            prompt_tokens: written.prompt_tokens.unwrap_or(0),
-            completion_tokens: written.completion_tokens.unwrap_or(0),
+            prompt_tokens,
+            completion_tokens: written.completion_tokens.unwrap_or(rest),
             cached_tokens: details.or(written.prompt_cache_hit_tokens),
             reasoning_tokens: written.completion_tokens_details.and_then(|d| d.reasoning_tokens).unwrap_or(0),
         }
@@ -146,7 +150,7 @@ pub(super) fn read(data: &[u8], keep_text: bool) -> Result<Chunk, String> {
         }
         let message = choice.delta.as_ref().or(choice.message.as_ref());
         chunk.reasons |= message.is_some_and(|delta| delta.reasons);
-        if let Some(reason) = &choice.finish_reason {
+        if let Some(reason) = ended(&choice) {
             chunk.finished.push(reason == "length");
         }
         chunk.failure = chunk.failure.or_else(|| failure_in(&choice));
@@ -173,7 +177,13 @@ fn failure_of(written: &Written) -> Option<Failure> {
 /// The failure of a choice: an error inside it (OpenRouter), or a finish reason that means failure.
 fn failure_in(choice: &Choice) -> Option<Failure> {
     let error = choice.error.as_ref().map(WrittenError::failure);
-    error.or_else(|| given_up(choice.finish_reason.as_deref()?))
+    error.or_else(|| given_up(ended(choice)?))
+}
+
+/// The reason for which a choice ended. Some gateways write an empty one, or the word `null`, in every chunk before the
+/// last.
+fn ended<'a>(choice: &'a Choice) -> Option<&'a str> {
+    choice.finish_reason.as_deref().filter(|reason| !["", "null", "none"].contains(reason))
 }
 
 /// `Some` if a choice brings tokens, true if they show no text. A chunk with only the role, or only a finish reason,
@@ -185,11 +195,11 @@ fn brings_tokens(choice: &Choice) -> Option<bool> {
         return Some(false);
     }
     let Some(delta) = choice.delta.as_ref().or(choice.message.as_ref()) else {
-        return (choice.text.is_some() && choice.finish_reason.is_none()).then_some(true);
+        return (choice.text.is_some() && ended(choice).is_none()).then_some(true);
     };
     if some(&delta.content) || delta.spoken || delta.reasons {
         return Some(false);
     }
-    let between = delta.content.is_some() && !delta.role && choice.finish_reason.is_none();
+    let between = delta.content.is_some() && !delta.role && ended(choice).is_none();
     between.then_some(true)
 }

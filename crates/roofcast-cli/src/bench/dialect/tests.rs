@@ -126,3 +126,22 @@ fn embeddings() {
     assert_eq!(told(Endpoint::Embeddings, &[whole]), (0, 0, 6, None, vec![true], String::new()));
     assert!(read(Endpoint::Embeddings, br#"{"data":[]}"#, false).is_err());
 }
+
+/// Gateways write a reason into every chunk, leave out the count of the answer, and put its first text into the block's start.
+#[test]
+fn what_gateways_write_differently() {
+    let chat = [
+        r#"{"choices":[{"delta":{"content":"a"},"finish_reason":""}]}"#,
+        r#"{"choices":[{"delta":{"content":" b"},"finish_reason":"null"}]}"#,
+        r#"{"choices":[{"delta":{"content":""},"finish_reason":"length"}],"usage":{"prompt_tokens":7,"total_tokens":9}}"#,
+    ];
+    assert_eq!(told(Endpoint::Chat, &chat), (2, 2, 7, None, vec![true], "a b".into()));
+    let messages = [
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":5}}}"#,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" b"}}"#,
+        r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","input":{}}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":2}}"#,
+    ];
+    assert_eq!(told(Endpoint::Messages, &messages), (2, 2, 5, None, vec![false], "a b".into()));
+}

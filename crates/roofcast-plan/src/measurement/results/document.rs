@@ -88,6 +88,12 @@ impl Document<'_> {
         self.at(path).map(|value| self.figure(path, value)).transpose()
     }
 
+    /// The number of a key of the object itself, whose name may have slashes.
+    pub(super) fn key(&self, name: &str) -> Result<Option<f64>> {
+        let value = self.keys.get(name).filter(|value| !value.is_null());
+        value.map(|value| self.figure(name, value)).transpose()
+    }
+
     fn figure(&self, path: &str, value: &Value) -> Result<f64> {
         let sane = value.as_f64().filter(|n| (0.0..=1e15).contains(n));
         sane.ok_or_else(|| Error::field(self.place, path, value, "a number from 0 to 10^15"))
@@ -100,14 +106,6 @@ impl Document<'_> {
             Some("us") => 1e-3,
             Some("ns") => 1e-6,
             _ => 1.0,
-        }
-    }
-
-    /// The number at a path of keys; `None` for one of the texts `none`.
-    pub(super) fn number_or(&self, path: &str, none: &[&str]) -> Result<Option<f64>> {
-        match self.text(path) {
-            Some(text) if none.contains(&text) => Ok(None),
-            _ => self.number(path),
         }
     }
 

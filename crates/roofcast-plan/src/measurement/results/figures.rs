@@ -106,17 +106,26 @@ pub(super) fn inference_perf(document: &Document) -> Vec<Figures> {
     vec![figures(document, &SOURCES)]
 }
 
-/// evalscope's summary, which has means alone.
+/// evalscope's summary, which has means alone; versions up to 1.0 have other names.
 pub(super) fn evalscope(document: &Document) -> Vec<Figures> {
-    const NAMES: [Source; 5] = [
-        ("request_throughput", "Request Throughput (req/s)", 1.0),
+    const NAMES: [Source; 10] = [
+        ("request_throughput", "Req Throughput (req/s)", 1.0),
         ("output_throughput", "Output Throughput (tok/s)", 1.0),
         ("mean_ttft_ms", "Avg TTFT (ms)", 1.0),
         ("mean_tpot_ms", "Avg TPOT (ms)", 1.0),
         ("mean_e2el_ms", "Avg Latency (s)", 1e3),
+        ("request_throughput", "Request throughput (req/s)", 1.0),
+        ("output_throughput", "Output token throughput (tok/s)", 1.0),
+        ("mean_ttft_ms", "Average time to first token (s)", 1e3),
+        ("mean_tpot_ms", "Average time per output token (s)", 1e3),
+        ("mean_e2el_ms", "Average latency (s)", 1e3),
     ];
+    let whole = !super::evalscope::streamed(document);
     // Names of keys have slashes, so that they are no paths.
     let value = |(key, name, factor): Source| {
+        if whole && (key.contains("ttft") || key.contains("tpot")) {
+            return None;
+        }
         let value = document.keys.get(name)?.as_f64().filter(|value| *value >= 0.0)?;
         Some((key.to_owned(), value * factor))
     };

@@ -6,7 +6,7 @@
 
 use super::super::benchmark::ClientLoad;
 use super::super::{Metrics, TpotMean};
-use super::client_run::ClientRun;
+use super::client_run::{ClientRun, TokenCount};
 use super::document::Document;
 use super::stated::Stated;
 use roofcast_facts::error::Result;
@@ -24,6 +24,9 @@ const COUNTS: [&str; 6] = [
 
 /// Paths of the load strategy: from version 0.4 on, 0.3, 0.2.
 const STRATEGIES: [&str; 3] = ["config/strategy", "scheduler/strategy", "args/strategy"];
+
+/// Kinds of data with turns or shared blocks (0.8, `schemas/data/deserializers`).
+const TRACES: [&str; 4] = ["mooncake", "weka", "otel", "opentelemetry"];
 
 pub(super) fn wrote(keys: &Map<String, Value>) -> bool {
     keys.get("benchmarks").and_then(Value::as_array).is_some_and(|runs| !runs.is_empty())
@@ -49,11 +52,11 @@ fn run(document: &Document, shared: Option<&Value>) -> Result<ClientRun> {
     let served = document.number("metrics/request_latency/successful/count")?;
     let completed = count("successful")?.or(served).unwrap_or(0.0);
     let mut run = under(document, completed)?;
-    let totals = ["prompt_token_count", "output_token_count"]
-        .map(|metric| Ok(mean(metric)?.unwrap_or(0.0) * completed));
-    let [input, output]: [Result<f64>; 2] = totals;
+    let [input, output] = ["prompt_token_count", "output_token_count"].map(|metric| {
+        TokenCount::read(document, &format!("metrics/{metric}/successful"), ["mean", "std_dev"])
+    });
     let failed = count("errored")?.unwrap_or(0.0);
-    run.totals(document.place, [completed, failed], [(input?, &[]), (output?, &[])])?;
+    run.spread(document.place, [completed, failed], [input?, output?])?;
     run.measured = Metrics {
         ttft_ms: mean("time_to_first_token_ms")?,
         tpot_ms: mean("inter_token_latency_ms")?,
@@ -63,9 +66,15 @@ fn run(document: &Document, shared: Option<&Value>) -> Result<ClientRun> {
     run.tpot_mean = TpotMean::Tokens;
     run.notes.push("guidellm's mean inter_token_latency_ms weighs requests by their tokens: the forecast is the mean over tokens too".into());
     let data = [document.at("config/requests"), document.at("request_loader"), shared];
-    if data.into_iter().flatten().any(shares_prompts) {
+    if data.into_iter().flatten().any(shares_prompts) || document.at("metrics/turns").is_some() {
         let accepted = "1 turn and no prefixes: cached tokens are not in the file";
         return document.refuse("/config/requests/data", accepted);
+    }
+    for (media, unit) in [("image", "images"), ("video", "frames"), ("audio", "samples")] {
+        let path = format!("metrics/{media}/{unit}/input/successful/mean");
+        if document.number(&path)?.is_some_and(|mean| mean > 0.0) {
+            return document.refuse(&path, "0: only text is forecast here");
+        }
     }
     let models = ["config/backend/model", "worker/backend_model", "config/backend/args/model"];
     let model =
@@ -115,8 +124,9 @@ fn shares_prompts(data: &Value) -> bool {
     match data {
         Value::Object(keys) => keys.iter().any(|(key, value)| match key.as_str() {
             "turns" => value.as_f64().is_some_and(|turns| turns > 1.0),
-            "prefix_tokens" | "prefix_count" => value.as_f64().is_some_and(|tokens| tokens > 0.0),
-            "prefix_buckets" => value.as_array().is_some_and(|buckets| !buckets.is_empty()),
+            "prefix_tokens" => value.as_f64().is_some_and(|tokens| tokens > 0.0),
+            "branches" => value.as_array().is_some_and(|branches| !branches.is_empty()),
+            "kind" => value.as_str().is_some_and(|kind| TRACES.contains(&kind)),
             _ => shares_prompts(value),
         }),
         Value::Array(list) => list.iter().any(shares_prompts),

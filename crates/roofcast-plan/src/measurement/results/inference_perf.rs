@@ -6,7 +6,7 @@
 
 use super::super::Metrics;
 use super::super::benchmark::ClientLoad;
-use super::client_run::ClientRun;
+use super::client_run::{ClientRun, TokenCount};
 use super::document::Document;
 use roofcast_facts::error::Result;
 use serde_json::{Map, Value};
@@ -38,12 +38,12 @@ fn run(document: &Document) -> Result<ClientRun> {
     }
     let mut run = ClientRun::under(load);
     // Versions before 0.6 name the lengths prompt_len and output_len.
-    let mean = |keys: [&str; 2]| -> Result<f64> {
-        let mean_of = |key: &str| document.number(&format!("successes/{key}/mean"));
-        Ok(mean_of(keys[0])?.or(mean_of(keys[1])?).unwrap_or(0.0) * completed)
+    let lengths = |newer: &str, older: &str| {
+        let path = if document.at(&format!("successes/{newer}/mean")).is_some() { newer } else { older };
+        TokenCount::read(document, &format!("successes/{path}"), ["mean", "std"])
     };
-    let totals = [mean(["prompt_tokens", "prompt_len"])?, mean(["output_tokens", "output_len"])?];
-    run.totals(document.place, [completed, failed], [(totals[0], &[]), (totals[1], &[])])?;
+    let counts = [lengths("prompt_tokens", "prompt_len")?, lengths("output_tokens", "output_len")?];
+    run.spread(document.place, [completed, failed], counts)?;
     run.set("num_prompts", completed as u64);
     let ms = |metric: &str| -> Result<Option<f64>> {
         Ok(document.number(&format!("successes/latency/{metric}/mean"))?.map(|seconds| seconds * 1e3))

@@ -1,16 +1,20 @@
-//! Results of llama.cpp's `llama-bench` (JSON, JSON lines, CSV) and `llama-batched-bench` (JSON lines).
+//! Results of llama.cpp's `llama-bench` (all its forms) and `llama-batched-bench` (JSON lines).
 //!
 //! Knows: the fields of `tools/llama-bench/llama-bench.cpp` and `tools/batched-bench/batched-bench.cpp` (b11434). A test
 //! with prompts alone times one prompt, one with answers alone times steps from an empty context, or from `n_depth`
-//! tokens. Both programs call the library in process, without a server.
+//! tokens. Both programs call the library in process, without a server. Several cards are the stages of a pipeline
+//! (`split_mode` layer, and row, which is forecast alike) or share each layer (tensor).
+//! Knows nothing about syntax outside JSON.
+
+mod forms;
 
 use super::super::benchmark::ClientLoad;
 use super::super::{Lengths, MeasurementKind, Metrics};
 use super::client_run::ClientRun;
 use super::document::Document;
 use super::stated::Stated;
+pub(super) use forms::is_table;
 use roofcast_facts::error::Result;
-use roofcast_facts::table;
 use serde_json::{Map, Value};
 
 pub(super) fn wrote(keys: &Map<String, Value>) -> bool {
@@ -21,29 +25,14 @@ pub(super) fn is_batched(keys: &Map<String, Value>) -> bool {
     ["pp", "tg", "pl", "t_pp", "t_tg"].iter().all(|key| keys.contains_key(*key))
 }
 
-/// True if the first line of `text` is the header of llama-bench's CSV.
-pub(super) fn is_table(text: &str) -> bool {
-    let header = text.lines().next().unwrap_or_default();
-    !header.trim_start().starts_with(['{', '[']) && header.contains("n_prompt") && header.contains("avg_ns")
-}
-
-/// Reads the lines of a CSV, each with its place.
+/// Reads the tests of a form outside JSON, each with its place.
 pub(super) fn table(place: &str, text: &str) -> Result<Vec<(String, Result<ClientRun>)>> {
-    let mut reader = table::reader(text);
-    let broken = |e: csv::Error| table::broken(place, text, &e);
-    let header = reader.headers().map_err(broken)?.clone();
-    let line = |record: csv::Result<csv::StringRecord>| {
-        let record = record.map_err(broken)?;
-        let place = format!("{place}:{}", table::line(text, record.position()));
-        let cell = |(key, text): (&str, &str)| {
-            let number = text.parse::<f64>().ok().filter(|n| n.is_finite());
-            (key.to_owned(), number.map_or_else(|| Value::from(text), Value::from))
-        };
-        let keys: Map<String, Value> = header.iter().zip(record.iter()).map(cell).collect();
+    let tests = forms::tests(place, text)?;
+    let test = |(place, keys): (String, Map<String, Value>)| {
         let run = run(&Document { place: &place, keys: &keys });
-        Ok((place, run))
+        (place, run)
     };
-    reader.records().map(line).collect()
+    Ok(tests.into_iter().map(test).collect())
 }
 
 pub(super) fn read(document: &Document) -> Vec<Result<ClientRun>> {
@@ -83,18 +72,11 @@ fn run(document: &Document) -> Result<ClientRun> {
         return document
             .refuse("n_depth", "0 with a prompt: prompts after a context are no kind of measurement");
     }
-    for (key, accepted) in [
-        ("n_gpu_layers", "all layers: layers on the host are not forecast"),
-        ("n_cpu_moe", "0: experts on the host are not forecast"),
-        ("no_kv_offload", "0: KV cache on the host is not forecast"),
-    ] {
-        let value = document.at(key).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
-        let host = ["0", "false"].contains(&value.as_deref().unwrap_or("absent"));
-        let refused =
-            if key == "n_gpu_layers" { host && !on_cpu(document) } else { value.is_some() && !host };
-        if refused {
-            return document.refuse(key, accepted);
-        }
+    refuse_host(document)?;
+    let names: Vec<&str> =
+        document.text("gpu_info").map(|names| names.split(", ").collect()).unwrap_or_default();
+    if names.iter().any(|name| *name != names[0]) && cards(document) > 1 {
+        return document.refuse("gpu_info", "cards of one kind");
     }
     run.set("served", false);
     if let Some(tokens) = document.count("n_ubatch")? {
@@ -104,20 +86,66 @@ fn run(document: &Document) -> Result<ClientRun> {
     Ok(run)
 }
 
+/// Refuses tests in which the host has a part of the model or of its work.
+fn refuse_host(document: &Document) -> Result<()> {
+    let text = |key: &str| document.at(key).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+    for (key, free, accepted) in [
+        ("n_cpu_moe", ["0", "0.0", ""], "0: experts on the host are not forecast"),
+        ("no_kv_offload", ["0", "0.0", "false"], "0: KV cache on the host is not forecast"),
+        ("tensor_buft_overrides", ["none", "", ""], "none: tensors in other memory are not forecast"),
+        ("embeddings", ["0", "0.0", "false"], "0: embeddings are no tokens"),
+    ] {
+        if text(key).is_some_and(|value| !free.contains(&value.as_str())) {
+            return document.refuse(key, accepted);
+        }
+    }
+    if document.text("backends").is_some_and(|backends| backends.contains("RPC")) {
+        return document.refuse("backends", "devices of one host");
+    }
+    Ok(())
+}
+
+/// Number of cards that the test used: those of `devices`, else all of `gpu_info` with a share of `tensor_split`.
+fn cards(document: &Document) -> u64 {
+    let all = document.text("gpu_info").map_or(1, |names| names.split(", ").count());
+    let named = document.text("devices").filter(|devices| *devices != "auto");
+    let shares = document.text("tensor_split").map_or(0, |shares| {
+        shares.split('/').filter(|share| share.parse::<f64>().is_ok_and(|share| share > 0.0)).count()
+    });
+    match (document.text("split_mode"), named) {
+        (Some("none"), _) => 1,
+        (_, Some(devices)) => devices.split('/').count() as u64,
+        _ if shares > 0 => shares as u64,
+        _ => all as u64,
+    }
+}
+
 fn on_cpu(document: &Document) -> bool {
     document.text("backends").is_some_and(|backends| backends == "CPU" || backends == "BLAS")
 }
 
 fn stated(document: &Document) -> Result<Stated> {
-    let kv = document.text("type_k").filter(|kv| *kv != "f16").map(str::to_lowercase);
-    let device = if on_cpu(document) { "cpu_info" } else { "gpu_info" };
+    let kv = document.text("type_k").map(str::to_lowercase);
+    if document.text("type_v").map(str::to_lowercase) != kv && document.at("type_v").is_some() {
+        return document.refuse("type_v", "the format of type_k: one format of the KV cache is forecast");
+    }
+    let cpu = on_cpu(document);
+    let names = document.text(if cpu { "cpu_info" } else { "gpu_info" });
+    let cards = if cpu { 1 } else { cards(document) };
+    let rows = document.text("split_mode") == Some("tensor");
+    // Layers on the card; -1 are all.
+    let layers = document.at("n_gpu_layers").and_then(Value::as_f64).filter(|n| !cpu && *n >= 0.0);
     Ok(Stated {
         parameters: document.number("model_n_params")?,
-        hardware: document.text(device).map(str::to_owned),
+        // The first card; another kind beside it is refused.
+        hardware: names.map(|names| names.split(", ").next().unwrap_or(names).to_owned()),
         engine: Some("llama.cpp"),
         version: document.number("build_number")?.map(|build| format!("b{build}")),
         weights: document.text("model_type").and_then(weights),
-        kv,
+        kv: kv.filter(|kv| kv != "f16"),
+        tp: (cards > 1 && rows).then_some(cards),
+        pp: (cards > 1 && !rows).then_some(cards),
+        device_layers: layers.map(|n| n as u64),
         ..Stated::default()
     })
 }

@@ -1,8 +1,8 @@
 //! Results of SGLang's client, one object a line.
 //!
-//! Knows: the keys that `sglang.bench_serving --output-file` appends (SGLang 0.5.23, `bench_serving.py`). The mean TPOT
-//! is over requests, as vLLM's. With `random`, lengths are uniform from `random_range_ratio` times the stated length to
-//! that length.
+//! Knows: the keys that `sglang.bench_serving --output-file` appends (SGLang 0.5.23, `benchmark/serving.py`), among them
+//! the server's own arguments. The mean TPOT is over requests, as vLLM's. With `random`, lengths are uniform from
+//! `random_range_ratio` times the stated length to that length.
 
 use super::super::benchmark::ClientLoad;
 use super::super::{Lengths, Metrics};
@@ -12,7 +12,7 @@ use super::stated::Stated;
 use roofcast_facts::error::Result;
 use serde_json::{Map, Value};
 
-const KNOWN: [&str; 41] = [
+const KNOWN: [&str; 48] = [
     "tag",
     "backend",
     "dataset_name",
@@ -54,6 +54,13 @@ const KNOWN: [&str; 41] = [
     "random_image_num",
     "date",
     "label",
+    "goodput_slos_ms",
+    "request_goodput",
+    "slo_attainment",
+    "slo_attainment_by_metric",
+    "cache_report",
+    "cached_tokens",
+    "cached_tokens_details",
 ];
 
 /// Backends of the client that say which engine answered.
@@ -79,6 +86,9 @@ fn run(document: &Document) -> Result<ClientRun> {
     let users = document.count("max_concurrency")?;
     let rate = match document.at("request_rate") {
         Some(Value::String(text)) if text == "inf" => None,
+        Some(Value::String(_)) => {
+            return document.refuse("/request_rate", "a number: the times of a trace are not in the file");
+        }
         _ => document.number("request_rate")?.filter(|rate| *rate > 0.0),
     };
     let load = match (users, rate) {
@@ -107,6 +117,10 @@ fn run(document: &Document) -> Result<ClientRun> {
 
 /// Reads the dataset: the spread of lengths, or the refusal of prompts that share what the file does not say.
 fn lengths(document: &Document, run: &mut ClientRun) -> Result<()> {
+    if document.number("cache_report/total_cached_tokens")?.is_some_and(|tokens| tokens > 0.0) {
+        let accepted = "0: which prompts share tokens is not in the file";
+        return document.refuse("/cache_report/total_cached_tokens", accepted);
+    }
     if document.number("total_input_vision_tokens")?.is_some_and(|tokens| tokens > 0.0) {
         return document.refuse("/total_input_vision_tokens", "0: images are not forecast here");
     }
@@ -122,10 +136,11 @@ fn lengths(document: &Document, run: &mut ClientRun) -> Result<()> {
             run.output = spread(run.output, document.count("random_output_len")?).or(run.output);
         }
         "sharegpt" => run.set("dataset", "sharegpt"),
-        "generated-shared-prefix" => {
+        "generated-shared-prefix" | "mooncake" | "agentic-trace" => {
             return document
                 .refuse("/dataset_name", "a dataset without shared prefixes, whose lengths the file lacks");
         }
+        "image" | "mmmu" => return document.refuse("/dataset_name", "text: images are not forecast here"),
         other => run.notes.push(format!("lengths of dataset {other} are taken as their means")),
     }
     Ok(())
@@ -134,15 +149,39 @@ fn lengths(document: &Document, run: &mut ClientRun) -> Result<()> {
 fn stated(document: &Document) -> Result<Stated> {
     let backend = document.text("backend").unwrap_or_default();
     let engine = ENGINES.iter().find(|(prefix, _)| backend.starts_with(prefix)).map(|(_, engine)| *engine);
+    for (key, accepted) in [
+        ("dp_size", "1: data-parallel ranks are rows of a CSV with attention_dp or replicas"),
+        ("nnodes", "1: servers of several nodes are rows of a CSV"),
+    ] {
+        if document.count(&format!("server_info/{key}"))?.is_some_and(|n| n > 1) {
+            return document.refuse(&format!("server_info/{key}"), accepted);
+        }
+    }
+    let pool = document.text("server_info/disaggregation_mode").filter(|mode| *mode != "null");
+    if pool.is_some() {
+        let accepted = "null: pools are rows of a CSV with prefill_workers and decode_workers";
+        return document.refuse("server_info/disaggregation_mode", accepted);
+    }
     let accepted = document.number("accept_length")?.filter(|tokens| *tokens > 1.0);
+    let accepted = accepted.map(|tokens| ("accept_length".to_owned(), tokens.to_string()));
+    let key = "server_info.speculative_algorithm";
+    let algorithm = document.text("server_info/speculative_algorithm");
+    let drafts = accepted.or(algorithm.map(|name| (key.to_owned(), name.to_owned())));
     let named = [("model_id", "model_id"), ("model", "model"), ("server_info/model_path", "model_path")];
     let model = named.into_iter().find_map(|(path, key)| Some((key, document.text(path)?.to_owned())));
+    // Formats of 4 and 8 bits have several layouts of one name; only fp8 is one.
+    let weights = document.text("server_info/quantization").filter(|format| *format == "fp8");
+    let kv = document.text("server_info/kv_cache_dtype").filter(|format| format.starts_with("fp8"));
     Ok(Stated {
         model,
         engine,
         version: document.text("server_info/version").map(str::to_owned),
+        weights: weights.map(str::to_owned),
+        kv: kv.map(|_| "fp8".to_owned()),
         tp: document.count("server_info/tp_size")?,
-        drafts: accepted.map(|tokens| ("accept_length".to_owned(), tokens.to_string())),
+        pp: document.count("server_info/pp_size")?,
+        ep: document.count("server_info/ep_size")?.filter(|ep| *ep > 1),
+        drafts,
         ..Stated::default()
     })
 }

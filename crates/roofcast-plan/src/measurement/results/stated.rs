@@ -17,6 +17,8 @@ pub(super) struct Stated {
     pub(super) model: Option<(&'static str, String)>,
     /// Number of the model's parameters.
     pub(super) parameters: Option<f64>,
+    /// Number of layers on the accelerator, if the host may have the others.
+    pub(super) device_layers: Option<u64>,
     /// Name of the accelerator, as a driver or a benchmark writes it.
     pub(super) hardware: Option<String>,
     pub(super) engine: Option<&'static str>,
@@ -119,6 +121,13 @@ impl Stated {
                     "the file names the model {name}, which the catalog does not have: compared as {}",
                     subject.model
                 )),
+            }
+        }
+        if let Some(on_device) = self.device_layers {
+            let layers = catalog.named(&subject.model)?.model()?.layers.len() as u64;
+            if on_device < layers {
+                let accepted = format!("{layers} or more: layers on the host are not forecast");
+                return Err(Error::field(place, "n_gpu_layers", on_device, accepted));
             }
         }
         if let Some(stated) = self.parameters {

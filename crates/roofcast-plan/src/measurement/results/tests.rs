@@ -1,5 +1,7 @@
 //! Each client's document, with the arithmetic of what it states.
 
+mod options;
+
 use super::*;
 use crate::measurement::{Lengths, MeasurementKind, TpotMean};
 use roofcast_ask::parallelism::RequestedParallelism;
@@ -211,10 +213,10 @@ fn aiperf_and_genai_perf() {
     refused(&new.replace(r#""phases""#, r#""datasets": [{"turns": {"mean": 3}}], "phases""#), &["turn"]);
     let genai = old.replace(
         r#"{"loadgen": {"concurrency": 2}}"#,
-        r#"{"model_names": ["llama-3.1-8b"], "perf_analyzer": {"stimulus": {"concurrency": 3}}, "input": {"prefix_prompt": {"num": 0, "length": 100}}}"#,
+        r#"{"model_names": ["llama-3.1-8b"], "perf_analyzer": {"stimulus": {"concurrency": 3}}, "input": {"prefix_prompt": {"num": 1, "length": 100}}}"#,
     );
     refused(&genai, &["prefix"]);
-    let genai = genai.replace(r#""length": 100"#, r#""length": 0"#);
+    let genai = genai.replace(r#""num": 1"#, r#""num": 0"#);
     assert_eq!(times(&genai, "genai-perf", [Some(20.0), Some(5.0), None]).concurrency, Some(3));
 }
 

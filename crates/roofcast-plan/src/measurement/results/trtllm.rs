@@ -1,7 +1,8 @@
 //! Results of TensorRT-LLM's `trtllm-bench throughput` and `latency`, written by `--report_json`.
 //!
 //! Knows: the keys of `tensorrt_llm/bench/dataclasses/reporting.py` (1.2). The engine runs in the client's process,
-//! without a server. The report states no limit on requests in flight, only their mean.
+//! without a server. The report states no limit on requests in flight, only their mean; its `issue_rate` is no load but
+//! the mean gap between the client's own submissions, times 10^9 (`statistics.py`).
 
 use super::super::Metrics;
 use super::super::benchmark::ClientLoad;
@@ -27,14 +28,13 @@ fn run(document: &Document) -> Result<ClientRun> {
     let sent = document.needed("request_info/num_requests")?;
     let flying = document.needed("request_info/avg_num_concurrent_requests")?;
     let limited = flying < LIMITED * sent;
-    let rate = document.number_or("world_info/issue_rate", &["∞", "inf"])?.filter(|rate| *rate > 0.0);
-    let load = match rate {
-        Some(rate) => ClientLoad::Rate(rate, None),
-        None if limited => ClientLoad::Users(flying.round().max(1.0) as u64),
-        None => ClientLoad::AtOnce(sent as u64),
+    let load = if limited {
+        ClientLoad::Users(flying.round().max(1.0) as u64)
+    } else {
+        ClientLoad::AtOnce(sent as u64)
     };
     let mut run = ClientRun::under(load);
-    if rate.is_none() && limited {
+    if limited {
         run.notes.push(format!("{flying:.1} requests in flight on average are taken as the client's limit"));
     }
     let total = |key: &str| Ok(document.number(&format!("request_info/{key}"))?.unwrap_or(0.0) * sent);
@@ -60,6 +60,7 @@ fn run(document: &Document) -> Result<ClientRun> {
     };
     let drafts = document.at("decoding_stats").map(|stats| ("decoding_stats".to_owned(), stats.to_string()));
     run.stated = Stated {
+        hardware: document.text("machine/name").map(str::to_owned),
         model: document.text("engine/model").map(|name| ("engine.model", name.to_owned())),
         engine: Some("tensorrt-llm"),
         version: document.text("engine/version").map(str::to_owned),

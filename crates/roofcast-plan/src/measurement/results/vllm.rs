@@ -1,7 +1,8 @@
 //! Results of vLLM's client and of `roofcast bench`, which writes the same keys.
 //!
-//! Knows: the keys of `vllm bench serve --save-result` (vLLM 0.33, `vllm/benchmarks/serve.py`). The mean TPOT is over
-//! requests; without lists of lengths (`--save-detailed`), only mean lengths are known.
+//! Knows: the keys of `vllm bench serve --save-result` (vLLM 0.33, `vllm/benchmarks/serve.py`), to which `vllm bench sweep
+//! serve` and `--metadata` add flags of server and client. The mean TPOT is over requests; without lists of lengths
+//! (`--save-detailed`), only mean lengths are known.
 
 use super::super::benchmark::ClientLoad;
 use super::super::{MeasurementKind, Metrics};
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 
 /// Keys without effect on load and engine, and those that are read here. Any other key is named in a note, because
 /// `--metadata` adds keys of any meaning.
-const KNOWN: [&str; 43] = [
+const KNOWN: [&str; 49] = [
     "date",
     "endpoint_type",
     "backend",
@@ -58,7 +59,17 @@ const KNOWN: [&str; 43] = [
     "spec_decode_per_position_acceptance_rates",
     "valid",
     "total_input",
+    "latencies",
+    "queue_times",
+    "server_queue_times",
+    "server_ttfts",
+    "rps_change_events",
+    "run_number",
 ];
+
+/// Backends of the client, in this and earlier versions, that only one engine answers.
+const ENGINES: [(&str, &str); 4] =
+    [("tgi", "tgi"), ("tensorrt-llm", "tensorrt-llm"), ("lmdeploy", "lmdeploy"), ("llama.cpp", "llama.cpp")];
 
 /// Statistics, as `mean_ttft_ms` and `p99_itl_ms`.
 pub(super) fn is_statistic(key: &str) -> bool {
@@ -76,11 +87,117 @@ pub(super) fn wrote(keys: &Map<String, Value>) -> bool {
     ["total_input_tokens", "completed", "mean_ttft_ms"].iter().any(|key| keys.contains_key(*key))
 }
 
+/// True if `keys` are of `vllm bench throughput` or `vllm bench latency` (0.33, `benchmarks/throughput.py`, `latency.py`).
+pub(super) fn is_offline(keys: &Map<String, Value>) -> bool {
+    keys.contains_key("elapsed_time") && keys.contains_key("total_num_tokens")
+        || keys.contains_key("avg_latency")
+}
+
+/// Reads a run without a server: all requests at once, of which the file has the number and all tokens.
+pub(super) fn offline(document: &Document) -> Vec<Result<ClientRun>> {
+    let throughput = || {
+        if document.at("avg_latency").is_some() {
+            let accepted =
+                "a row of a CSV, of the kind offline_static_batch: the file lacks batch and lengths";
+            return document.refuse("avg_latency", accepted);
+        }
+        let requests = document.needed("num_requests")?;
+        let mut run = ClientRun::under(ClientLoad::AtOnce(requests as u64));
+        run.kind = MeasurementKind::OfflineMaxThroughput;
+        run.concurrency = None;
+        run.set("num_prompts", requests as u64);
+        run.measured.total_tok_s = Some(document.needed("tokens_per_second")?);
+        run.request_tokens = Some(document.needed("total_num_tokens")? / requests.max(1.0));
+        run.stated.model = document.text("model_id").map(|name| ("model_id", name.to_owned()));
+        run.stated.engine = Some("vllm");
+        Ok(run)
+    };
+    vec![throughput()]
+}
+
 pub(super) fn read(document: &Document) -> Vec<Result<ClientRun>> {
-    vec![run(document).map(|mut run| {
-        run.notes.extend(document.unread(&KNOWN, is_statistic));
-        run
-    })]
+    let with_flags = || {
+        let mut run = run(document)?;
+        flags(document, &mut run)?;
+        run.notes.extend(document.unread(&KNOWN, is_known_by_form));
+        Ok(run)
+    };
+    vec![with_flags()]
+}
+
+fn is_known_by_form(key: &str) -> bool {
+    is_statistic(key) || FLAGS.contains(&flag(key).as_str()) || SETTINGS.contains(&flag(key).as_str())
+}
+
+/// Flags of server and client that state the deployment or the prompts.
+const FLAGS: [&str; 9] = [
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "speculative_config",
+    "kv_cache_dtype",
+    "quantization",
+    "dataset_name",
+    "random_prefix_len",
+    "prefix_repetition_prefix_len",
+];
+
+/// Flags of the server that are settings of a row.
+const SETTINGS: [&str; 8] = [
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_model_len",
+    "gpu_memory_utilization",
+    "enable_prefix_caching",
+    "async_scheduling",
+    "enforce_eager",
+    "stream_interval",
+];
+
+/// The name of a flag, which sweeps may write with hyphens.
+fn flag(key: &str) -> String {
+    key.trim_start_matches('-').replace('-', "_")
+}
+
+/// Reads the flags that a sweep adds to its results.
+fn flags(document: &Document, run: &mut ClientRun) -> Result<()> {
+    for (key, value) in document.keys {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let number = text.parse::<f64>().ok();
+        let count = || match number {
+            Some(n) if n >= 1.0 && n.fract() == 0.0 => Ok(Some(n as u64)),
+            _ => document.refuse(key, "a whole number from 1"),
+        };
+        match flag(key).as_str() {
+            "tensor_parallel_size" => run.stated.tp = count()?,
+            "pipeline_parallel_size" => run.stated.pp = count()?,
+            "data_parallel_size" if number.is_some_and(|n| n > 1.0) => {
+                return document.refuse(key, "1: data-parallel ranks are rows of a CSV with attention_dp");
+            }
+            "speculative_config" if !["", "null", "{}"].contains(&text.as_str()) => {
+                run.stated.drafts = Some((key.clone(), text));
+            }
+            "kv_cache_dtype" if text.starts_with("fp8") => run.stated.kv = Some("fp8".to_owned()),
+            "quantization" if text == "fp8" => run.stated.weights = Some(text),
+            "random_prefix_len" | "prefix_repetition_prefix_len" if number.is_some_and(|n| n > 0.0) => {
+                return document.refuse(key, "0: how many prompts share the prefix is not in the file");
+            }
+            "dataset_name" if text == "prefix_repetition" => {
+                return document
+                    .refuse(key, "a dataset without shared prefixes, whose lengths the file lacks");
+            }
+            setting if SETTINGS.contains(&setting) => {
+                let switch = |text: &str| match text {
+                    "true" => "on".to_owned(),
+                    "false" => "off".to_owned(),
+                    text => text.to_owned(),
+                };
+                run.set(setting, switch(&text.to_lowercase()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Reads a result of `roofcast bench`, which carries its load.
@@ -152,7 +269,9 @@ fn stated(document: &Document) -> Stated {
         let value = document.at(key)?;
         value.as_f64().is_some_and(|n| n > 0.0).then(|| (key.to_owned(), value.to_string()))
     });
+    let backend = document.text("backend").unwrap_or_default();
     Stated {
+        engine: ENGINES.iter().find(|(name, _)| *name == backend).map(|(_, engine)| *engine),
         model: document.text("model_id").map(|name| ("model_id", name.to_owned())),
         drafts: drafted,
         ..Stated::default()
