@@ -6,7 +6,7 @@
 use crate::dialect::Dialect;
 use crate::group::Group;
 use crate::kv_events::KvEventsConfig;
-use crate::metrics::{Buckets, Fixed, Metrics};
+use crate::metrics::{Buckets, Fixed, HostFacts, Metrics};
 use crate::pace::Pace;
 use crate::replica::{EngineHandle, Latencies};
 use anyhow::Result;
@@ -209,6 +209,12 @@ impl Launch<'_> {
             gpu_memory_utilization: deployment.engine.gpu_memory_utilization,
             buckets: self.buckets.clone(),
             max_loras: deployment.engine.lora.map(|lora| lora.max_loras as usize),
+            host: engine.host_tier().map(|host| HostFacts {
+                chunks: host.tokens / capacity.block_size.max(1),
+                token_bytes: host.token_bytes,
+                workers: deployment.parallelism.tp * deployment.parallelism.pp,
+                has_info: deployment.engine.is_since("0.33"),
+            }),
             num_speculative_tokens: deployment
                 .engine
                 .speculative

@@ -7,6 +7,7 @@ mod buckets;
 mod counts;
 mod exposition;
 mod histogram;
+mod host;
 mod http;
 mod llama_cpp;
 mod sglang;
@@ -17,6 +18,8 @@ pub use buckets::Buckets;
 use counts::Counts;
 use exposition::{Exposition, Style, quoted};
 use histogram::Histogram;
+use host::HostCopies;
+pub(crate) use host::HostFacts;
 pub(crate) use http::{Answering, HttpCounts};
 use roofcast::engine::online::Levels;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +51,8 @@ pub(crate) struct Fixed {
     pub(crate) max_loras: Option<usize>,
     /// Tokens drafted after each step of a sequence; 0 without drafts.
     pub(crate) num_speculative_tokens: u64,
+    /// The host tier, if there is one.
+    pub(crate) host: Option<HostFacts>,
 }
 
 /// Properties of a request that metrics use, in addition to its times.
@@ -128,6 +133,7 @@ pub(crate) struct Metrics {
     iteration: Histogram,
     choices: Histogram,
     preempted: Histogram,
+    host: HostCopies,
     lag: Histogram,
     latest_lag: Duration,
     late: u64,
@@ -173,6 +179,7 @@ impl Metrics {
             [1.0].into_iter().chain((3..15).map(|power| f64::from(1 << power))).collect();
         let iteration = histogram("iteration_tokens", &iteration);
         let choices = histogram("request_params_n", &[1.0, 2.0, 5.0, 10.0, 20.0]);
+        let preempted = histogram("request_num_preemptions", &[1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0]);
         Metrics {
             created: since.as_secs_f64(),
             accepted: vec![0; fixed.num_speculative_tokens as usize + 1],
@@ -189,7 +196,8 @@ impl Metrics {
             tokens: [(); 5].map(|()| tokens.clone()),
             iteration,
             choices,
-            preempted: Histogram::new(&[1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0]),
+            preempted,
+            host: HostCopies::new(),
             lag: Histogram::new(&LAG),
             latest_lag: Duration::ZERO,
             late: 0,

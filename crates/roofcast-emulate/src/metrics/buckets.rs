@@ -1,6 +1,6 @@
 //! Bounds of histograms that the user chooses.
 //!
-//! Knows: the families and checks of vLLM 0.33's `--custom-histogram-buckets` (`docs/usage/metrics.md`). Knows nothing about
+//! Knows: the families and checks of vLLM 0.33's `--custom-histogram-buckets` (`v1/metrics/buckets.py`). Knows nothing about
 //! single metrics.
 
 use super::histogram::Histogram;
@@ -8,12 +8,13 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Families of histograms. The emulator has no histogram of the last.
-const FAMILIES: [&str; 7] = [
+const FAMILIES: [&str; 8] = [
     "request_latency",
     "time_to_first_token",
     "inter_token_latency",
     "iteration_tokens",
     "request_params_n",
+    "request_num_preemptions",
     "request_tokens",
     "kv_cache_residency",
 ];

@@ -119,10 +119,16 @@ impl<'a> Exposition<'a> {
     }
 
     /// Writes a counter with one value per label; `_total` is appended to its name.
-    pub(super) fn counters(&mut self, (name, help): Named, values: &[(String, u64)]) {
+    pub(super) fn counters(&mut self, named: Named, values: &[(String, u64)]) {
+        let values: Vec<_> = values.iter().map(|(label, value)| (label.clone(), *value as f64)).collect();
+        self.amount(named, &values);
+    }
+
+    /// Writes a counter of bytes or seconds with one value per label; `_total` is appended to its name.
+    pub(super) fn amount(&mut self, (name, help): Named, values: &[(String, f64)]) {
         let total = format!("{name}_total");
         self.head(&total, help, "counter");
-        values.iter().for_each(|(label, value)| self.sample(&total, label, *value as f64));
+        values.iter().for_each(|(label, value)| self.sample(&total, label, *value));
         if self.style == Style::Python {
             let created = format!("{name}_created");
             self.head(&created, help, "gauge");

@@ -1,6 +1,7 @@
 //! vLLM's metrics.
 //!
-//! Source of names, labels and bounds: the `/metrics` of vLLM 0.32 and `vllm/v1/metrics/loggers.py` of its wheel.
+//! Source of names, labels and bounds: the `/metrics` of vLLM 0.32 and `vllm/v1/metrics/loggers.py` of the wheels of 0.32 and 0.33,
+//! in which it is equal.
 
 use super::exposition::{Exposition, quoted};
 use super::{Metrics, label};
@@ -32,6 +33,7 @@ impl Metrics {
         self.show_histograms(text);
         self.show_cache(text);
         self.show_drafts(text);
+        self.show_host(text);
         self.show_lag(text);
     }
 
@@ -145,9 +147,11 @@ impl Metrics {
         text.counters(("vllm:prompt_tokens_by_source", "Prompt tokens by source."), &sources);
         text.counter(("vllm:prompt_tokens_cached", "Prompt tokens found in a cache."), c.prompt_cached);
         let tiers = ["device", "host", "p2p", "disk", "external_unspecified"];
+        // `CPUOffloadingManager.get_load_source` of 0.33: a host tier's tokens are of the host.
+        let outside = if self.fixed.host.is_some() { "host" } else { "external_unspecified" };
         let cached = |tier: &str| match tier {
             "device" => c.prompt_cached - c.prompt_external,
-            "external_unspecified" => c.prompt_external,
+            tier if tier == outside => c.prompt_external,
             _ => 0,
         };
         let tiers = tiers.map(|tier| (label("source", tier), cached(tier)));

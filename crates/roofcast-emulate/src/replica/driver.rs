@@ -238,6 +238,7 @@ impl Driver {
         *self.shared.clock() = done.end;
         let sampled = self.events.iter().filter(|event| matches!(event, Event::Sampled { .. })).count();
         self.shared.metrics().stepped(done.tokens, sampled as u64, lag);
+        self.tell_copies();
         self.show();
         let mut metrics = self.shared.metrics();
         for event in self.events.drain(..) {
@@ -287,6 +288,15 @@ impl Driver {
                 self.shared.metrics().aborted();
                 job.outlet.fail(Failure::Overflow);
             }
+        }
+    }
+
+    /// Publishes the copies to and from the host tier that have ended.
+    fn tell_copies(&mut self) {
+        if self.engine.host_tier().is_some() {
+            let mut copies = Vec::new();
+            self.engine.take_copies(&mut copies);
+            self.shared.metrics().copied(&copies, self.engine.copying());
         }
     }
 

@@ -15,7 +15,7 @@ mod verification;
 pub(crate) use adapters::Adapters;
 
 use super::Replica;
-use super::event::Event;
+use super::event::{Event, HostCopy};
 use super::link::Link;
 use super::price::StepPrices;
 use super::speculation::Speculation;
@@ -52,6 +52,8 @@ pub(crate) struct Blocks {
     timeline: Option<Box<Timeline>>,
     /// Events of single requests; `None` if they are not recorded.
     events: Option<Vec<Event>>,
+    /// Copies to and from the host tier that ended since they were last taken; empty if events are not recorded.
+    copies: Vec<HostCopy>,
     /// Prompt tokens of the requests that have no output token yet.
     prompt_tokens: u64,
     /// LoRA adapters on device and host; `None` if none are served.
@@ -130,6 +132,7 @@ impl Blocks {
             outputs: Outputs::default(),
             timeline: None,
             events: None,
+            copies: Vec::new(),
             prompt_tokens: 0,
             adapters: None,
             link: None,

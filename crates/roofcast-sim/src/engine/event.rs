@@ -1,4 +1,6 @@
-//! Events of single requests, for a driver that reports each event when it happens.
+//! Events of single requests and copies, for a driver that reports each event when it happens.
+
+use roofcast_facts::clock::Ticks;
 
 /// Event of one request. Events are recorded in the order of the engine's decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,4 +33,15 @@ pub enum Event {
         /// Number of the request.
         number: u64,
     },
+}
+
+/// A copy between the device and the host tier that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostCopy {
+    /// True if the copy was to the device.
+    pub loads: bool,
+    /// Number of copied tokens.
+    pub tokens: u64,
+    /// Time of the copy by itself, without waiting for earlier ones.
+    pub time: Ticks,
 }

@@ -25,6 +25,8 @@ pub(super) struct Ended {
     pub(super) job: u64,
     /// Direction of the copy.
     pub(super) direction: Direction,
+    /// Number of copied tokens.
+    pub(super) tokens: u64,
     /// Time of the copy's end.
     pub(super) at: Ticks,
     /// Time from the copy's submission to its end.
@@ -34,6 +36,7 @@ pub(super) struct Ended {
 #[derive(Debug, Clone, Copy)]
 struct Copy {
     job: u64,
+    tokens: u64,
     /// Remaining time of the copy while the other direction is idle.
     left: u128,
     submitted: Ticks,
@@ -80,11 +83,17 @@ impl Link {
     pub(super) fn submit(&mut self, direction: Direction, job: u64, tokens: u64, now: Ticks) {
         self.advance(now);
         self.pass(now);
-        let copy = Copy { job, left: self.time(direction, tokens).0, submitted: now };
+        let copy = Copy { job, tokens, left: self.time(direction, tokens).0, submitted: now };
         match direction {
             Direction::Store => self.stores.push_back(copy),
             Direction::Load => self.loads.push_back(copy),
         }
+    }
+
+    /// Number of tokens of the copies in flight in one direction.
+    pub(super) fn in_flight(&self, direction: Direction) -> u64 {
+        let copies = if direction == Direction::Store { &self.stores } else { &self.loads };
+        copies.iter().map(|copy| copy.tokens).sum()
     }
 
     /// Removes and returns the next copy that ends by `now`.
@@ -137,8 +146,8 @@ impl Link {
         while let Some((end, direction)) = self.next().filter(|(end, _)| *end <= now) {
             self.pass(end);
             let queue = if direction == Direction::Store { &mut self.stores } else { &mut self.loads };
-            if let Some(Copy { job, submitted, .. }) = queue.pop_front() {
-                self.ended.push_back(Ended { job, direction, at: end, took: end - submitted });
+            if let Some(Copy { job, tokens, submitted, .. }) = queue.pop_front() {
+                self.ended.push_back(Ended { job, direction, tokens, at: end, took: end - submitted });
             }
         }
     }
@@ -202,7 +211,9 @@ mod tests {
         assert_eq!(link.take_ended(ns(79)), None);
         assert_eq!(link.end_of(|_| true), ns(130));
         let ended = link.take_ended(ns(80));
-        assert_eq!(ended, Some(Ended { job: 2, direction: Direction::Load, at: ns(80), took: ns(60) }));
+        assert_eq!(link.in_flight(Direction::Store), 100);
+        let load = Ended { job: 2, direction: Direction::Load, tokens: 30, at: ns(80), took: ns(60) };
+        assert_eq!(ended, Some(load));
         assert_eq!(ends(&mut link), [(1, ns(130))]);
     }
 

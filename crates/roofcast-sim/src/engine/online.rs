@@ -7,7 +7,7 @@
 
 use super::Replica;
 use super::blocks::{Adapters, Blocks};
-pub use super::event::Event;
+pub use super::event::{Event, HostCopy};
 use super::price::StepPrices;
 use super::sglang::{Sglang, SglangConfig};
 use super::speculation::Speculation;
@@ -17,6 +17,7 @@ use crate::scheduler::config::EngineConfig;
 use crate::scheduler::state::decodes::Each;
 use roofcast_ask::arrival::Departure;
 use roofcast_ask::arrival::{Arrival, SequenceId};
+use roofcast_ask::kv_cache::tier::HostTier;
 use roofcast_ask::spec::SchedulerKind;
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::clock::Ticks;
@@ -109,6 +110,7 @@ pub struct EngineLimits {
 pub struct Online {
     engine: Driven,
     capacity: EngineLimits,
+    host: Option<HostTier>,
     /// Requests in the engine by number, with their sequence id in vLLM's engine.
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
@@ -141,7 +143,7 @@ impl Online {
     /// An idle engine. `context` is the mean length of requests in tokens; `seed` decides which drafts are accepted.
     pub fn new(forecaster: &Forecaster, context: u64, seed: u64) -> Result<Online> {
         let deployment = &forecaster.deployment;
-        let (engine, capacity) = match deployment.engine.scheduler {
+        let (engine, capacity, host) = match deployment.engine.scheduler {
             SchedulerKind::Sglang => {
                 let config = EngineConfig::resolve_as_one(deployment, context)?;
                 let mut settings = SglangConfig::resolve(&deployment.engine, &config)?;
@@ -154,7 +156,7 @@ impl Online {
                     enable_prefix_caching: !settings.scheduler.disable_radix_cache,
                 };
                 let price = StepPrices::new(forecaster.timing(config.cost));
-                (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity)
+                (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity, None)
             }
             _ => {
                 let (config, settings) = EngineConfig::resolve_by_block(deployment, context)?;
@@ -171,15 +173,20 @@ impl Online {
                     .tiered(config.host)
                     .adapting(Adapters::served(deployment))
                     .reporting();
-                (Driven::Vllm(Box::new(blocks)), capacity)
+                (Driven::Vllm(Box::new(blocks)), capacity, config.host)
             }
         };
-        Ok(Online { engine, capacity, present: BTreeMap::new(), gone: Vec::new(), watched: false })
+        Ok(Online { engine, capacity, host, present: BTreeMap::new(), gone: Vec::new(), watched: false })
     }
 
     /// Limits of the engine.
     pub fn capacity(&self) -> EngineLimits {
         self.capacity
+    }
+
+    /// vLLM's host tier, if the engine has one.
+    pub fn host_tier(&self) -> Option<HostTier> {
+        self.host
     }
 
     /// True if a request can be served at all.
@@ -276,6 +283,21 @@ impl Online {
     pub fn take_changes(&mut self, into: &mut Vec<Change>) {
         if let Driven::Vllm(blocks) = &mut self.engine {
             blocks.take_changes(into);
+        }
+    }
+
+    /// Moves the copies to and from the host tier that ended since the last call to `into`.
+    pub fn take_copies(&mut self, into: &mut Vec<HostCopy>) {
+        if let Driven::Vllm(blocks) = &mut self.engine {
+            blocks.take_copies(into);
+        }
+    }
+
+    /// Number of tokens that are being copied to the host tier, and back.
+    pub fn copying(&self) -> [u64; 2] {
+        match &self.engine {
+            Driven::Vllm(blocks) => blocks.copying(),
+            Driven::Sglang(_) => [0, 0],
         }
     }
 

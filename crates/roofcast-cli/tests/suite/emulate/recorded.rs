@@ -234,6 +234,58 @@ fn histograms_have_the_users_bounds() {
     }
 }
 
+/// Two prompts of 64 tokens store four blocks of 16 tokens each. When the first comes again, its first block is still on the
+/// device, and the other three are loaded. Two bytes for 28 layers of 8 heads of 128 numbers, twice, are 114,688 bytes a token
+/// and 1,835,008 a block. Names are those of vLLM 0.33; version 0.32 has no settings of the tier.
+#[test]
+fn a_host_tier_has_vllms_metrics() {
+    let offers = [
+        "load_bytes_total",
+        "load_time_total",
+        "load_size_count",
+        "store_bytes_total",
+        "store_time_total",
+        "store_size_count",
+        "total_bytes_total",
+        "total_time_total",
+        "size_count",
+        "cpu_cache_usage_perc",
+        "cpu_cache_write_usage_perc",
+        "cpu_cache_read_usage_perc",
+        "cpu_allocation_size_count",
+        "lookup_sync_delay_seconds_count",
+        "lookup_async_delay_seconds_count",
+    ];
+    assert!(!tiny("").get("/metrics").body.contains("kv_offload"));
+    let server = tiny("--kv-offloading-size 1 --num-gpu-blocks 7 --max-model-len 80");
+    let prompt = |from: u32| json!({"prompt": (from..from + 64).collect::<Vec<_>>(), "max_tokens": 2, "ignore_eos": true});
+    for from in [1000, 2000, 1000] {
+        assert_eq!(server.post("/v1/completions", &prompt(from).to_string()).status, 200);
+    }
+    let text = server.get("/metrics").body;
+    for name in offers {
+        assert!(
+            text.lines().any(|line| line.starts_with(&format!("vllm:kv_offload_{name}{{"))),
+            "{name}: {text}"
+        );
+    }
+    let sum = |name: &str| -> f64 {
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    };
+    let [stored, loaded] = ["store", "load"].map(|way| sum(&format!("vllm:kv_offload_{way}_bytes_total")));
+    assert_eq!([stored, loaded], [8.0 * 1_835_008.0, 3.0 * 1_835_008.0], "{text}");
+    assert_eq!(sum("vllm:kv_offload_total_bytes_total"), stored + loaded);
+    assert!(sum("vllm:kv_offload_load_time_total") > 0.0, "{text}");
+    // The last token of a prompt is always computed: 16 + 47.
+    let host = |line: &&str| line.contains("cached_by_source_total") && line.contains("source=\"host\"");
+    assert!(text.lines().find(host).is_some_and(|line| line.ends_with(" 47.0")), "{text}");
+    // 2^30 / 1,835,008 = 585 blocks; 16 tokens each.
+    assert!(text.contains(r#"cpu_num_chunks="585""#), "{text}");
+    let older = tiny("--kv-offloading-size 1 --engine-version 0.32").get("/metrics").body;
+    assert!(older.contains("kv_offload_load_bytes") && !older.contains("kv_offload_config_info"));
+}
+
 /// vLLM's families by name, each with its type and the label sets of its samples.
 fn families(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
     let mut found = BTreeMap::new();

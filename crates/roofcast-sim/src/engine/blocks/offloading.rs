@@ -9,7 +9,8 @@
 //! about which chunks are copied.
 
 use super::Blocks;
-use crate::engine::link::{Direction, Link};
+use crate::engine::event::HostCopy;
+use crate::engine::link::{Direction, Ended, Link};
 use crate::kv_cache::offload::Chunks;
 use crate::scheduler::vllm::{SchedulerConfig, Step};
 use roofcast_ask::arrival::Departure;
@@ -89,6 +90,7 @@ impl Blocks {
             if ended.direction == Direction::Load {
                 self.tally.loading += ended.took;
             }
+            self.note_copy(ended);
             self.scheduler.finish_jobs(&[ended.job]);
             self.begin_storage_copies(ended.at);
         }
@@ -98,6 +100,28 @@ impl Blocks {
             }
             self.scheduler.finish_storage_copy(ended.job);
         }
+    }
+
+    /// Records a copy that has ended, if a driver reports it.
+    fn note_copy(&mut self, ended: Ended) {
+        if self.events.is_some()
+            && let Some(link) = &self.link
+        {
+            let loads = ended.direction == Direction::Load;
+            let time = link.time(ended.direction, ended.tokens);
+            self.copies.push(HostCopy { loads, tokens: ended.tokens, time });
+        }
+    }
+
+    /// Moves the copies that ended since the last call to `into`.
+    pub(in crate::engine) fn take_copies(&mut self, into: &mut Vec<HostCopy>) {
+        into.append(&mut self.copies);
+    }
+
+    /// Number of tokens that are being copied to the host, and back.
+    pub(in crate::engine) fn copying(&self) -> [u64; 2] {
+        let directions = [Direction::Store, Direction::Load];
+        directions.map(|direction| self.link.as_ref().map_or(0, |link| link.in_flight(direction)))
     }
 
     /// Advances to the end of the next copy, or to `horizon`, while requests wait and none runs. Returns false if no
