@@ -23,6 +23,7 @@ mod profile;
 pub mod random;
 mod replay;
 pub mod request;
+pub mod series;
 mod sessions;
 pub mod trace;
 pub(crate) mod traffic;
@@ -366,13 +367,10 @@ impl Workload {
             _ => None,
         };
         let recorded = of_arrivals.or(self.recorded.as_ref()).map(|trace| trace.requests.len() as u64);
-        if let (Arrivals::Profile { counts, .. }, None) = (&self.arrivals, self.requests) {
-            return counts.iter().map(|count| u64::from(*count)).sum();
-        }
         let recycles = matches!(&self.arrivals, Arrivals::Trace(replay) if replay.recycle == Some(true));
         match (self.requests, recorded) {
             (Some(asked), Some(recorded)) if !recycles => asked.min(recorded),
-            (asked, recorded) => asked.or(recorded).unwrap_or(DEFAULT_REQUESTS),
+            (asked, recorded) => asked.or(self.arrivals.expected()).or(recorded).unwrap_or(DEFAULT_REQUESTS),
         }
     }
 

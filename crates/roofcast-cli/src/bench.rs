@@ -8,6 +8,7 @@ mod caveats;
 mod client;
 mod clock;
 pub(crate) mod conversation;
+pub(crate) mod counters;
 mod dialect;
 pub(crate) mod energy;
 mod failure;
@@ -45,7 +46,7 @@ use clock::Clock;
 use energy::{Energy, Metering, Source};
 use lag::Lag;
 use load::{Bounds, Cancelling, Means};
-use network::NetworkLatency;
+use network::{Latency, NetworkLatency};
 use probe::Probed;
 use prompt::Prompts;
 use report::{Judge, Report, Requested};
@@ -78,6 +79,8 @@ pub(crate) enum Told {
     Silent,
     /// More than two short requests are sent before the run, because the server counts words as several tokens.
     Probing,
+    /// The measurement of the network's latency before the run takes long.
+    Timing,
 }
 
 /// A server under test, with the settings of the requests sent to it.
@@ -239,7 +242,7 @@ impl Bench {
         workload: &Workload,
         place: &str,
         judge: &Judge,
-        tell: impl FnMut(Told),
+        mut tell: impl FnMut(Told),
     ) -> Result<Measured> {
         let traffic = Traffic::new(workload, place)?.without_turn_round();
         let requested = requested(workload);
@@ -248,8 +251,13 @@ impl Bench {
             self.runtime.block_on(reset::reset(&self.servers))?;
         }
         let network = match self.how.network.filter(|_| !self.stopped) {
-            Some(network) => self.runtime.block_on(network.of(&self.servers)),
-            None => None,
+            Some(network) => self.runtime.block_on(network.of(&self.servers, &mut self.stop, &mut tell)),
+            None => Latency::Unknown,
+        };
+        self.stopped |= network == Latency::Stopped;
+        let network = match network {
+            Latency::Known(latency) => Some(latency),
+            Latency::Unknown | Latency::Stopped => None,
         };
         let before = cpu_seconds();
         let (run, server, energy) = self.runtime.block_on(async {
@@ -287,7 +295,7 @@ impl Bench {
         let cpu_s = cpu_seconds() - before;
         let judge = &Judge { network, ..*judge };
         let mut report = Report::of(&run, server.as_ref(), (requested, &given), judge, cpu_s);
-        if self.how.network.is_some() && network.is_none() {
+        if self.how.network.is_some() && network.is_none() && !self.stopped {
             report.warnings.push("no network latency is taken off: /health does not answer".to_owned());
         }
         if energy.is_none() && !self.power.is_empty() {

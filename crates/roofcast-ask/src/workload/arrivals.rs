@@ -8,6 +8,7 @@ use super::length::Length;
 use super::profile::{self, Profile};
 use super::random::{Ahead, Purpose, Stream};
 use super::replay::Replay;
+use super::series::{self, Points, Series};
 use super::trace::MOST_SECONDS;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::units::Picoseconds;
@@ -50,6 +51,11 @@ pub enum Arrivals {
         to: f64,
         /// Duration of the change, in seconds.
         over_s: f64,
+    },
+    /// Independent arrivals at a rate that changes linearly from point to point and then stays constant.
+    Series {
+        /// Seconds and requests per second at each point, the first at 0 s.
+        points: Points,
     },
     /// `size` requests at once, every `every_s` seconds; all requests at once if neither is given.
     Burst {
@@ -102,7 +108,7 @@ pub struct Conversations {
 }
 
 impl Arrivals {
-    /// Mean requests per second: of a ramp while it rises, of a trace over its duration. `None` for conversations, and
+    /// Mean requests per second: of a ramp while it rises, of a series up to its last point, of a trace over its duration. `None` for conversations, and
     /// if arrivals depend on answers or all come at once.
     pub fn rate(&self) -> Option<f64> {
         match self {
@@ -111,8 +117,20 @@ impl Arrivals {
             | Arrivals::Gamma { rate, .. }
             | Arrivals::Profile { rate, .. } => Some(*rate),
             Arrivals::Ramp { from, to, .. } => Some((from + to) / 2.0),
+            Arrivals::Series { points } => Some(series::mean(points)),
             Arrivals::Burst { size: Some(size), every_s: Some(every) } => Some(*size as f64 / every),
             Arrivals::Trace(replay) => replay.requests_per_s(),
+            _ => None,
+        }
+    }
+
+    /// Number of requests of a recording's counts, or that a series brings up to its last point; `None` for others.
+    pub(super) fn expected(&self) -> Option<u64> {
+        match self {
+            Arrivals::Profile { counts, .. } => Some(counts.iter().map(|count| u64::from(*count)).sum()),
+            Arrivals::Series { points } if points.len() > 1 => {
+                Some((Series::new(points).total().round() as u64).max(1))
+            }
             _ => None,
         }
     }
@@ -150,7 +168,7 @@ impl Arrivals {
     /// the whole interval, which gives n − 1.
     pub fn cv2(&self) -> f64 {
         match self {
-            Arrivals::Poisson { .. } | Arrivals::Ramp { .. } => 1.0,
+            Arrivals::Poisson { .. } | Arrivals::Ramp { .. } | Arrivals::Series { .. } => 1.0,
             Arrivals::Gamma { burstiness, .. } => 1.0 / burstiness,
             Arrivals::Burst { size: Some(size), .. } => *size as f64 - 1.0,
             Arrivals::Profile { counts, .. } => profile::cv2(counts),
@@ -189,6 +207,7 @@ impl Arrivals {
                 positive("to", *to).and_then(|()| lasts("to", *to))?;
                 number(place, "over_s", *over_s, *over_s > 0.0 && *over_s <= MOST_SECONDS, "seconds above 0")
             }
+            Arrivals::Series { points } => series::check(place, points),
             Arrivals::Burst { size: None, every_s: None } | Arrivals::Offline => Ok(()),
             Arrivals::Burst { size: Some(size), every_s: Some(every) } => {
                 positive("size", *size as f64)?;
@@ -267,6 +286,11 @@ enum Pace {
         over: f64,
         sum: f64,
     },
+    /// `sum` is the expected number of arrivals so far.
+    Series {
+        series: Series,
+        sum: f64,
+    },
     Burst {
         size: u64,
         every: f64,
@@ -293,6 +317,7 @@ impl Clock {
                 Pace::Profile { profile: Profile::new(&counts, rate), sum: 0.0 }
             }
             Arrivals::Ramp { from, to, over_s } => Pace::Ramp { from, to, over: over_s, sum: 0.0 },
+            Arrivals::Series { points } => Pace::Series { series: Series::new(&points), sum: 0.0 },
             Arrivals::Burst { size, every_s } => {
                 Pace::Burst { size: size.unwrap_or(u64::MAX), every: every_s.unwrap_or(0.0) }
             }
@@ -319,6 +344,10 @@ impl Clock {
             Pace::Profile { profile, sum } => {
                 *sum += self.stream.exponential();
                 Picoseconds::from_seconds(profile.time_s(*sum))
+            }
+            Pace::Series { series, sum } => {
+                *sum += self.stream.exponential();
+                Picoseconds::from_seconds(series.time_s(*sum))
             }
             Pace::Ramp { from, to, over, sum } => {
                 *sum += self.stream.exponential();

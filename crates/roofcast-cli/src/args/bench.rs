@@ -76,6 +76,9 @@ pub(crate) struct LoadArgs {
     /// Seconds after which --cancel-share requests are cancelled.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds, requires = "cancel_share")]
     pub(crate) cancel_after: f64,
+    /// Send at the rates of a file, linearly from point to point: aiperf's JSON of time_s and qps, or a CSV of time_s,rate.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sweep", "find_rate", "find_users"])]
+    pub(crate) rate_series: Option<PathBuf>,
     /// Send at an even pace instead of at random (Poisson).
     #[arg(long, conflicts_with = "burstiness")]
     pub(crate) constant: bool,

@@ -2,7 +2,9 @@
 //!
 //! Knows: the least time of several requests to `/health`, which no engine computes. Knows nothing about a run.
 
+use super::Told;
 use super::servers::Servers;
+use super::stop::Stop;
 use bytes::Bytes;
 use hyper::Method;
 use roofcast::record::Record;
@@ -22,8 +24,10 @@ pub(crate) enum NetworkLatency {
 const TRIES: usize = 10;
 /// Most bytes that are read of an answer.
 const MOST: usize = 1 << 16;
-/// Timeout of one request.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest measurement: what it has by then is the result.
+const LONGEST: Duration = Duration::from_secs(5);
+/// Time after which the user is told what takes so long.
+const QUIET: Duration = Duration::from_secs(1);
 
 /// Parses milliseconds, or `measure`.
 pub(crate) fn parse(text: &str) -> Result<NetworkLatency, String> {
@@ -36,32 +40,63 @@ pub(crate) fn parse(text: &str) -> Result<NetworkLatency, String> {
     }
 }
 
+/// Result of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Latency {
+    /// The latency.
+    Known(Picoseconds),
+    /// No server answers.
+    Unknown,
+    /// The user stopped the bench.
+    Stopped,
+}
+
 impl NetworkLatency {
-    /// The latency; `None` if no server answers.
-    pub(super) async fn of(self, servers: &Servers) -> Option<Picoseconds> {
-        let NetworkLatency::Given(ms) = self else { return measured(servers).await };
-        Some(Picoseconds::from_seconds(ms / 1e3))
+    /// The latency; a measurement ends with `stop`, and is told if it takes long.
+    pub(super) async fn of(self, servers: &Servers, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> Latency {
+        let NetworkLatency::Given(ms) = self else { return measured(servers, stop, tell).await };
+        Latency::Known(Picoseconds::from_seconds(ms / 1e3))
     }
 }
 
 /// The least time of requests to the first server, on a connection that is open already.
-async fn measured(servers: &Servers) -> Option<Picoseconds> {
+async fn measured(servers: &Servers, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> Latency {
     let (_, client) = servers.of(0);
     let mut least: Option<Duration> = None;
-    for attempt in 0..=TRIES {
-        let began = Instant::now();
-        let answer = async {
-            let (_, mut incoming) = client.send(Method::GET, "/health", Bytes::new()).await.ok()?;
+    let asking = async {
+        for attempt in 0..=TRIES {
+            let began = Instant::now();
+            let Ok((_, mut incoming)) = client.send(Method::GET, "/health", Bytes::new()).await else {
+                return;
+            };
             incoming.head(MOST).await;
-            Some(began.elapsed())
-        };
-        let time = tokio::time::timeout(PATIENCE, answer).await.ok().flatten()?;
-        // The first request may open the connection.
-        if attempt > 0 {
-            least = Some(least.map_or(time, |least| least.min(time)));
+            // The first request may open the connection.
+            if attempt > 0 {
+                let time = began.elapsed();
+                least = Some(least.map_or(time, |least| least.min(time)));
+            }
         }
+    };
+    let is_stopped = {
+        let mut bounded = std::pin::pin!(tokio::time::timeout(LONGEST, asking));
+        let mut quiet = std::pin::pin!(tokio::time::sleep(QUIET));
+        let mut is_told = false;
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.recv() => break true,
+                _ = &mut bounded => break false,
+                () = &mut quiet, if !is_told => {
+                    is_told = true;
+                    tell(Told::Timing);
+                }
+            }
+        }
+    };
+    if is_stopped {
+        return Latency::Stopped;
     }
-    least.map(|time| Picoseconds::from_seconds(time.as_secs_f64()))
+    least.map_or(Latency::Unknown, |time| Latency::Known(Picoseconds::from_seconds(time.as_secs_f64())))
 }
 
 /// `record` as if its request had been sent later by `latency`, but not after its first token.

@@ -5,10 +5,12 @@
 //! names.
 
 use super::client::Client;
+use super::counters::{self, Drafts, LABELLED, Transfers};
 use super::servers::Servers;
 use bytes::Bytes;
 use hyper::Method;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -35,6 +37,10 @@ pub(crate) struct ServerMetrics {
     pub(crate) gauges: BTreeMap<String, Level>,
     /// Growth of each counter over the run, by name.
     pub(crate) counters: BTreeMap<String, f64>,
+    /// Drafts of speculative decoding, by the counters; null without any.
+    pub(crate) drafts: Option<Drafts>,
+    /// KV cache that came from elsewhere, by the counters; null without any.
+    pub(crate) transfers: Option<Transfers>,
 }
 
 /// Names of the counters of prompt tokens and of cached prompt tokens: vLLM's, SGLang's.
@@ -96,7 +102,11 @@ impl Scrape {
     pub(super) async fn stop(self) -> ServerMetrics {
         self.task.abort();
         once(&self.servers, &self.samples).await;
-        std::mem::take(&mut self.samples.lock().unwrap_or_else(PoisonError::into_inner).metrics)
+        let metrics =
+            std::mem::take(&mut self.samples.lock().unwrap_or_else(PoisonError::into_inner).metrics);
+        let drafts = Drafts::of(&metrics.counters);
+        let transfers = Transfers::of(&metrics.counters);
+        ServerMetrics { drafts, transfers, ..metrics }
     }
 }
 
@@ -124,15 +134,25 @@ pub(super) async fn told(client: &Client) -> Option<Vec<u8>> {
 impl Samples {
     fn add(&mut self, text: &str) {
         let mut gauges: BTreeMap<&str, f64> = BTreeMap::new();
-        let mut counters: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut counters: BTreeMap<Cow<str>, f64> = BTreeMap::new();
         let mut kind = ("", "");
         for line in text.lines() {
             if let Some(typed) = line.strip_prefix("# TYPE ") {
                 kind = typed.split_once(' ').unwrap_or_default();
-            } else if let Some((name, value)) = sample(line).filter(|(name, _)| *name == kind.0) {
+            } else if let Some((name, value)) = sample(line) {
                 match kind.1.trim() {
-                    "gauge" if !name.ends_with("_created") => *gauges.entry(name).or_default() += value,
-                    "counter" => *counters.entry(name).or_default() += value,
+                    "gauge" if name == kind.0 && !name.ends_with("_created") => {
+                        *gauges.entry(name).or_default() += value;
+                    }
+                    "counter" if name == kind.0 => {
+                        *counters.entry(name.into()).or_default() += value;
+                        if let Some(labelled) = of_label(name, line) {
+                            *counters.entry(labelled.into()).or_default() += value;
+                        }
+                    }
+                    "histogram" if counters::keeps_sums(kind.0) && is_total(name, kind.0) => {
+                        *counters.entry(name.into()).or_default() += value;
+                    }
                     _ => {}
                 }
             }
@@ -145,10 +165,22 @@ impl Samples {
             level.max = level.max.max(value);
         }
         for (name, value) in counters.into_iter().take(MOST_NAMES) {
-            let first = *self.first.entry(name.to_owned()).or_insert(value);
-            self.metrics.counters.insert(name.to_owned(), value - first);
+            let first = *self.first.entry(name.clone().into_owned()).or_insert(value);
+            self.metrics.counters.insert(name.into_owned(), value - first);
         }
     }
+}
+
+/// True if a sample is the sum or the number of the values of a histogram.
+fn is_total(sample: &str, histogram: &str) -> bool {
+    matches!(sample.strip_prefix(histogram), Some("_sum" | "_count"))
+}
+
+/// Name of a counter for the value of its label, if values of this counter are kept.
+fn of_label(name: &str, line: &str) -> Option<String> {
+    let (_, label) = LABELLED.iter().find(|(labelled, _)| *labelled == name)?;
+    let (_, rest) = line.split_once(&format!("{label}=\""))?;
+    Some(counters::labelled(name, label, rest.split_once('"')?.0))
 }
 
 /// Name and value in a line of metrics, if the name is one of a serving engine's.
@@ -186,6 +218,36 @@ mod tests {
             [("vllm:num_requests_running".to_owned(), Level { mean: 5.0, max: 6.0 })].into()
         );
         assert_eq!(metrics.counters, [("vllm:prompt_tokens_total".to_owned(), 31.0)].into());
+    }
+
+    /// Values of a position and of a source are kept beside their sum, and the sum and number of a histogram of transfers.
+    #[test]
+    fn counters_of_positions_and_transfers_are_kept() {
+        let text = "# TYPE vllm:spec_decode_num_accepted_tokens_per_pos_total counter\n\
+            vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",position=\"0\"} 3.0\n\
+            vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"0\",position=\"1\"} 1.0\n\
+            # TYPE vllm:nixl_xfer_time_seconds histogram\nvllm:nixl_xfer_time_seconds_bucket{le=\"+Inf\"} 4.0\n\
+            vllm:nixl_xfer_time_seconds_count{} 4.0\nvllm:nixl_xfer_time_seconds_sum{} 2.0\n";
+        let mut samples = Samples::default();
+        samples.add(
+            &text
+                .replace(" 3.0", " 0.0")
+                .replace(" 1.0", " 0.0")
+                .replace(" 4.0", " 0.0")
+                .replace(" 2.0", " 0.0"),
+        );
+        samples.add(text);
+        let grown: Vec<(&str, f64)> =
+            samples.metrics.counters.iter().map(|(name, grown)| (name.as_str(), *grown)).collect();
+        let by_position = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
+        let expected = [
+            ("vllm:nixl_xfer_time_seconds_count".to_owned(), 4.0),
+            ("vllm:nixl_xfer_time_seconds_sum".to_owned(), 2.0),
+            (by_position.to_owned(), 4.0),
+            (format!("{by_position}{{position=\"0\"}}"), 3.0),
+            (format!("{by_position}{{position=\"1\"}}"), 1.0),
+        ];
+        assert_eq!(grown, expected.each_ref().map(|(name, grown)| (name.as_str(), *grown)));
     }
 
     #[test]

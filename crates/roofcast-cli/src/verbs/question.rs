@@ -31,6 +31,10 @@ pub(super) fn arrivals(workload: &Workload) -> String {
             let from = significant(*from);
             format!("{from} to {} over {} s", per_s(*to), significant(*over_s))
         }
+        Arrivals::Series { points } => {
+            let mean = workload.arrivals.rate().unwrap_or(0.0);
+            format!("{} on average, by a series of {} points", per_s(mean), grouped(points.len() as u64))
+        }
         Arrivals::Burst { size: Some(size), every_s: Some(every) } => {
             format!("{} requests at once every {} s", grouped(*size), significant(*every))
         }

@@ -141,6 +141,9 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
         Arrivals::Profile { rate, counts } => {
             Arrivals::Profile { rate: rate * factor, counts: Arc::clone(counts) }
         }
+        Arrivals::Series { points } => {
+            Arrivals::Series { points: points.iter().map(|[time, rate]| [*time, rate * factor]).collect() }
+        }
         Arrivals::ClosedLoop { concurrency, think_s, ramp_s, turn_round_s } => {
             let concurrency = (*concurrency as f64 * factor).round().max(1.0) as u64;
             Arrivals::ClosedLoop {

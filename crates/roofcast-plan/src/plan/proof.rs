@@ -114,8 +114,9 @@ pub(super) fn lengthened(
         let whole_s = slo.of_a_request(Metric::E2el).map_or(f64::INFINITY, |ms| ms / 1e3);
         ramp_s.get_or_insert(whole_s.min(ttft_s + decode_s(demand, slo)));
     }
-    // A profile has as many requests as its recording.
-    let whole = matches!(arrivals, Arrivals::Profile { .. }).then(|| workload.total());
+    // A profile has as many requests as its recording, a series as many as it is expected to bring.
+    let whole =
+        matches!(arrivals, Arrivals::Profile { .. } | Arrivals::Series { .. }).then(|| workload.total());
     let fewest = asked.unwrap_or(REQUESTS.max(workload.requests.or(whole).unwrap_or(0)));
     Workload { requests: Some(fewest.max(enough(demand, slo))), arrivals, ..workload.clone() }
 }

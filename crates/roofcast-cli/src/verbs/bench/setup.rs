@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use roofcast::record::Record;
 use roofcast::spec::settings::Setting;
 use roofcast::spec::{Metric, Percentile, Slo, slo_key};
-use roofcast::workload::{Arrivals, Workload};
+use roofcast::workload::{Arrivals, Workload, series};
 use roofcast::{Deployment, Error, Spec};
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -135,6 +135,7 @@ impl Setup {
         let on_event = |told| match told {
             Told::Answers(done) => bar.set_position(done),
             Told::Silent => bar.suspend(|| silent(&url, patience)),
+            Told::Timing => bar.suspend(|| timing(&url)),
             Told::Probing => {}
         };
         let measured = self.bench.run(workload, &self.place, &self.judge, on_event)?;
@@ -225,6 +226,14 @@ fn probing(url: &str) {
     drop(writeln!(std::io::stderr(), "{text}"));
 }
 
+/// Reports on stderr that short requests measure the network.
+fn timing(url: &str) {
+    let text = format!(
+        "measuring: ten requests to {url}/health, for at most 5 s, tell the network's latency (--network-latency measure)"
+    );
+    drop(writeln!(std::io::stderr(), "{text}"));
+}
+
 /// Reports on stderr, while no answer arrives, that the client is waiting.
 fn silent(url: &str, patience: Duration) {
     let text = format!(
@@ -300,8 +309,15 @@ const LOAD: &str = "input_len = 512\noutput_len = 128\n[arrivals]\nkind = \"clos
 
 /// The spec with the flags applied, and with a default load.
 fn source(args: &BenchArgs) -> Result<Source> {
-    let flags = [args.deployment.flags.settings.as_slice(), &args.load.flags.settings];
     let given = |path: &str| args.load.flags.get(path).is_some();
+    let series = series(args)?;
+    if !series.is_empty()
+        && ["rate", "concurrency"].iter().any(|key| given(&format!("workload.arrivals.{key}")))
+    {
+        let accepted = "one pace: --rate-series, --rate or --concurrency";
+        return Err(Error::field("arguments", "--rate-series", "together with another pace", accepted).into());
+    }
+    let flags = [args.deployment.flags.settings.as_slice(), &args.load.flags.settings, &series];
     let source = Source::read(args.deployment.spec.as_deref(), EMPTY, &args.deployment.source, &flags)?;
     let source = source.or("workload", LOAD.parse()?);
     let paced = given("workload.arrivals.rate")
@@ -312,6 +328,19 @@ fn source(args: &BenchArgs) -> Result<Source> {
         return Err(Error::field("arguments", "--constant, --burstiness", "without a rate", accepted).into());
     }
     Ok(source)
+}
+
+/// The arrivals of the file of `--rate-series`.
+fn series(args: &BenchArgs) -> Result<Vec<Setting>> {
+    let Some(path) = &args.load.rate_series else { return Ok(Vec::new()) };
+    let place = path.display().to_string();
+    let text = crate::input::text(path)?;
+    let points = series::read(&place, &text)?;
+    let points: Vec<toml::Value> = points.iter().map(|point| point.to_vec().into()).collect();
+    let mut arrivals = toml::Table::new();
+    arrivals.insert("kind".into(), "series".into());
+    arrivals.insert("points".into(), points.into());
+    Ok(vec![Setting::new("workload.arrivals", arrivals)])
 }
 
 impl LoadGiven {
@@ -346,7 +375,7 @@ fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> 
 fn default_requests(arrivals: &Arrivals) -> Option<u64> {
     match arrivals {
         Arrivals::ClosedLoop { concurrency, .. } => Some((concurrency * 10).max(100)),
-        Arrivals::Trace(_) => None,
+        Arrivals::Trace(_) | Arrivals::Series { .. } => None,
         _ => Some(100),
     }
 }

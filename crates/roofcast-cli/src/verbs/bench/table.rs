@@ -245,7 +245,11 @@ fn metrics(server: &ServerMetrics) -> String {
     let counters =
         counters.map(|(name, grown)| [name.clone(), String::new(), String::new(), significant(*grown)]);
     let rows: Vec<_> = gauges.chain(counters).map(Vec::from).collect();
-    table::table(&["/metrics", "mean", "max", "increase"], &rows, 1) + "\n"
+    let drafts = server.drafts.as_ref().map(|drafts| ("drafts", drafts.words()));
+    let transfers = server.transfers.as_ref().map(|transfers| ("KV cache", transfers.words()));
+    let words: Vec<_> = drafts.into_iter().chain(transfers).collect();
+    let words = if words.is_empty() { String::new() } else { table::pairs(&words) };
+    words + &table::table(&["/metrics", "mean", "max", "increase"], &rows, 1) + "\n"
 }
 
 /// Table of measured values and an earlier run's side by side.

@@ -4,6 +4,8 @@
 use super::{CALM, exact};
 use crate::scripted::{self, good};
 use crate::support::{file, json, roofcast};
+use serde_json::Value;
+use std::time::Duration;
 
 const NOT_FOUND: &[u8] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -75,6 +77,27 @@ fn the_networks_time_is_taken_off() {
         let run = roofcast(&format!("bench --url {} {load} --network-latency={wrong}", exact()));
         assert!(run.code == 2 && run.err.contains("measure"), "{}", run.err);
     }
+}
+
+/// Seven requests of 0.7 s are asked for at most 5 s, of which the first may open the connection: the rest tell at least 0.7 s.
+/// The user is told after a second.
+#[test]
+fn a_slow_network_is_measured_for_five_seconds() {
+    let (url, seen) = scripted::start_reading(|_, asked, stream| match asked.head.split(' ').nth(1) {
+        Some("/health") => {
+            std::thread::sleep(Duration::from_millis(700));
+            stream.write_all(OK).is_ok()
+        }
+        _ => good(stream),
+    });
+    let load = format!("--model m --requests 2 --output-len 2 --assume-tokens {CALM}");
+    let run = roofcast(&format!("bench --url {url} {load} --network-latency measure --json"));
+    let answer: Value = serde_json::from_str(&run.out).unwrap();
+    let latency = answer["network_latency_ms"].as_f64().unwrap();
+    assert!((700.0..3000.0).contains(&latency), "{latency}");
+    let asked = seen.lock().unwrap().iter().filter(|asked| asked.head.contains("/health")).count();
+    assert!((2..=8).contains(&asked), "{asked}");
+    assert!(run.err.contains("--network-latency measure"), "{}", run.err);
 }
 
 /// Every completed request is in one interval, and the text has a table of the intervals.
