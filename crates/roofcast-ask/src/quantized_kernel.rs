@@ -9,7 +9,7 @@ pub use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::precision::Dtype;
 use roofcast_facts::units::FlopRate;
-use roofcast_facts::version::Version;
+use roofcast_facts::version::precedes;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -276,20 +276,6 @@ impl Default {
     }
 }
 
-/// True if `version` is before `release`; dates are compared by month. Any other text, such as `nightly`, is treated
-/// as new.
-pub fn precedes(version: &str, release: &str) -> bool {
-    if let Some(order) = Version::compare(version, release) {
-        return order.is_lt();
-    }
-    let numbers = |text: &str| -> Vec<u64> {
-        text.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
-    };
-    let date = numbers(version);
-    let month = numbers(release.split('(').nth(1).unwrap_or_default());
-    !date.is_empty() && date < month
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -365,6 +351,18 @@ mod tests {
         // 32 rows of 3584 outputs are 56 tiles, but 76 cores need 152 to be busy; 128 rows are 224 tiles.
         assert_eq!([8.0, 32.0, 128.0].map(|r| blocks.waits(r, 3584.0, 76)), [1.0, 152.0 / 56.0, 1.0]);
         assert_eq!(RowBlocks { width: None, ..blocks }.waits(32.0, 3584.0, 76), 1.0);
+    }
+
+    /// SGLang repacks GPTQ and AWQ for Marlin on CUDA, unless another kernel is asked for, and nowhere else.
+    #[test]
+    fn sglang_repacks_for_marlin() {
+        let on = |id: &str, version, weights| chosen_on(id, "sglang", version, None, weights);
+        for version in [None, Some("0.4.6"), Some("0.5.23")] {
+            assert_eq!(on("h100-sxm", version, "gptq-int4"), "marlin");
+            assert_eq!(on("h100-sxm", version, "awq-int4"), "awq-marlin");
+        }
+        assert_eq!(on("mi300x", None, "gptq-int4"), "–");
+        assert_eq!(chosen("sglang", None, Some("awq-gemm"), "awq-int4"), "awq-gemm");
     }
 
     /// In 2024 vLLM used three kernels for quantized weights on chips that compute in fp8, which an A100 does not.

@@ -12,11 +12,12 @@ use crate::coefficients::{
 use crate::profile::Profiles;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::EngineSettings;
-use roofcast_ask::quantized_kernel::{precedes, running};
+use roofcast_ask::quantized_kernel::running;
 use roofcast_ask::spec::{EngineKind, Release};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::precision::Dtype;
+use roofcast_facts::version::precedes;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

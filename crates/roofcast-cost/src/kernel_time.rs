@@ -9,6 +9,7 @@ mod exchange;
 mod formula;
 mod gate;
 mod host;
+mod older;
 mod scale;
 
 use crate::coefficients::{Coefficients, Evidence, KernelTimes};
@@ -113,13 +114,9 @@ impl<'a> Kernels<'a> {
     /// Returns the time of `operator` and its basis.
     pub(crate) fn time(&self, operator: &Operator) -> KernelTime {
         let rates = RateFormula::of(self, operator);
-        let kernel_times = self.profiles().and_then(|profiles| match &operator.form {
-            Form::Product { matrix, .. } => self.gemm(profiles, operator, matrix, &rates),
-            Form::Experts(experts) => self
-                .exchanged(profiles, operator, experts)
-                .or_else(|| self.experts(profiles, operator, experts)),
-            Form::Context(form) => self.context(profiles, operator, form),
-            Form::Lookup { .. } => None,
+        let kernel_times = self.profiles().and_then(|profiles| {
+            let own = self.timed(profiles, operator)?;
+            Some(self.no_slower_than_older(profiles, operator, own))
         });
         let host = HostTime::of(self.deployment, self.coefficients, operator);
         let (measured, basis) = kernel_times.unzip();
@@ -129,6 +126,20 @@ impl<'a> Kernels<'a> {
             (None, None) => self.described(operator),
         };
         KernelTime { rates, measured, basis, host }
+    }
+
+    /// Times of `operator` from tables, and their basis; `None` if no kernel of the kind was timed.
+    fn timed(&self, profiles: &Profiles, operator: &Operator) -> Option<(MeasuredTimes, Basis)> {
+        match &operator.form {
+            Form::Product { matrix, .. } => {
+                self.gemm(profiles, operator, matrix, &RateFormula::of(self, operator))
+            }
+            Form::Experts(experts) => self
+                .exchanged(profiles, operator, experts)
+                .or_else(|| self.experts(profiles, operator, experts)),
+            Form::Context(form) => self.context(profiles, operator, form),
+            Form::Lookup { .. } => None,
+        }
     }
 
     fn profiles(&self) -> Option<&Profiles> {

@@ -22,11 +22,11 @@ use kernels::{pieces, small_kernels};
 use launched::Launched;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::parallelism::Parallelism;
-use roofcast_ask::quantized_kernel::precedes;
 use roofcast_ask::spec::EngineKind;
 use roofcast_facts::batch::{Batch, Seen, Sequences};
 use roofcast_facts::model::{Dense, Ffn, Layer};
 use roofcast_facts::units::ByteRate;
+use roofcast_facts::version::precedes;
 pub use stages::Stages;
 use std::borrow::Cow;
 

@@ -11,11 +11,11 @@ mod bands;
 mod problem;
 
 use problem::Problem;
-use roofcast_ask::quantized_kernel::precedes;
 use roofcast_cost::calibration::{Calibration, EngineNumbers};
 use roofcast_cost::coefficients::{Constant, EngineTimes, Evidence, Load};
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::{Error, Result};
+use roofcast_facts::version::precedes;
 use roofcast_plan::measurement::Measurement;
 use roofcast_plan::validate::points;
 use std::collections::BTreeMap;

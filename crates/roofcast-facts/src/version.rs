@@ -63,6 +63,39 @@ impl Version {
     }
 }
 
+/// True if `version` is before `release`, which names its month, as in `0.14.0 (2026-01)`. A version without an order but with a
+/// date, such as `nightly-dev-20260216`, is ordered by its month; any other text, such as `nightly`, is treated as new.
+pub fn precedes(version: &str, release: &str) -> bool {
+    if let Some(order) = Version::compare(version, release) {
+        return order.is_lt();
+    }
+    month(version).zip(month(release)).is_some_and(|(asked, first)| asked < first)
+}
+
+/// Year and month of the first date in `text`, such as `2026-02`, `2024-05/06` or `20260216`; month 0 if it names the year alone.
+fn month(text: &str) -> Option<[u32; 2]> {
+    let mut runs = text.split_inclusive(|c: char| !c.is_ascii_digit()).peekable();
+    while let Some(run) = runs.next() {
+        let digits = run.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let number = |digits: Option<&str>| digits.and_then(|d| d.parse::<u32>().ok());
+        let year = number(digits.get(..4)).filter(|year| (2000..=2100).contains(year));
+        let is_month = |month: &u32| (1..=12).contains(month);
+        match (year, digits.len()) {
+            (Some(year), 8) => {
+                if let Some(month) = number(digits.get(4..6)).filter(is_month) {
+                    return Some([year, month]);
+                }
+            }
+            (Some(year), 4) => {
+                let next = runs.peek().map(|next| next.trim_end_matches(|c: char| !c.is_ascii_digit()));
+                return Some([year, number(next).filter(is_month).unwrap_or(0)]);
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Number after `key` in `tag`; 0 if no number follows `key`.
 fn number_after(tag: &str, key: &str) -> Option<u64> {
     let after = tag.split_once(key)?.1;
@@ -101,6 +134,35 @@ mod tests {
             assert_eq!(Version::compare(pair[0], pair[1]), Some(Ordering::Less), "{pair:?}");
         }
         assert_eq!(Version::compare("0.4.0 (2024-12)", "0.4"), Some(Ordering::Equal));
+    }
+
+    /// Nightlies and branches are before a release by the month in their names; digits of a hash or of a model's name are no
+    /// date, and a year alone is its begin.
+    #[test]
+    fn dates_are_ordered_by_months() {
+        for early in [
+            "nightly-dev-20260216-d3bae71e",
+            "nightly-dev-cu13-20260321",
+            "2024-05/06",
+            "main 2026-07",
+            "plugin (2026)",
+        ] {
+            assert!(precedes(early, "0.5.23 (2026-11)"), "{early}");
+        }
+        for late in [
+            "nightly",
+            "nightly-5b8c30d62b754b57",
+            "glm5-hopper",
+            "gemma4 branch",
+            "2026-11",
+            "nightly-20261201",
+        ] {
+            assert!(!precedes(late, "0.5.23 (2026-11)"), "{late}");
+        }
+        assert!(precedes("0.5.22", "0.5.23 (2026-11)") && !precedes("0.5.23", "0.5.23 (2026-11)"));
+        assert!(!precedes("nightly-dev-20260216", "0.28.0"), "a release without a month");
+        assert_eq!(month("nightly 2026-02 (0.16)"), Some([2026, 2]));
+        assert_eq!(month("build 20269999"), None);
     }
 
     #[test]

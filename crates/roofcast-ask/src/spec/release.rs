@@ -4,7 +4,7 @@
 //! on [`EngineKind`]. Knows nothing about how an engine schedules.
 
 use super::SchedulerKind;
-use roofcast_facts::version::Version;
+use roofcast_facts::version::{Version, precedes};
 use std::cmp::Ordering;
 
 /// An engine.
@@ -188,9 +188,10 @@ impl Release {
         ))
     }
 
-    /// True for version `first` and later ones. A version that cannot be ordered counts as the newest.
+    /// True for version `first` and later ones. A version without an order is ordered by its date if it has one and `first` names
+    /// its month, else it counts as the newest.
     pub fn is_since(&self, first: &str) -> bool {
-        self.version.as_deref().is_none_or(|own| Version::compare(own, first) != Some(Ordering::Less))
+        self.version.as_deref().is_none_or(|own| !precedes(own, first))
     }
 }
 

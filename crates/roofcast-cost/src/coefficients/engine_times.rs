@@ -81,8 +81,10 @@ pub struct ServerLoop {
     pub(crate) step: f64,
     /// Seconds per sequence of a step for which the device waits.
     pub(crate) sequence: f64,
-    /// Seconds per streamed token of one process beside the engine, which bound a step.
+    /// Seconds per streamed token of one process of the server, which bound a step.
     pub(crate) token: f64,
+    /// True if the engine's loop is a thread of the server's process, whose interpreter runs one thread at a time.
+    pub(crate) holds_engine: bool,
 }
 
 impl ServerLoop {
@@ -92,7 +94,7 @@ impl ServerLoop {
     pub(crate) fn of(frontend: Frontend, token: f64) -> ServerLoop {
         match frontend {
             Frontend::Asyncio | Frontend::Dynamo => ServerLoop { token, ..ServerLoop::default() },
-            Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6, token },
+            Frontend::Gevent => ServerLoop { step: 1.2e-3, sequence: 29e-6, token, holds_engine: true },
         }
     }
 }

@@ -8,11 +8,12 @@
 use super::Basis;
 use crate::coefficients::{Evidence, KernelTimes};
 use crate::profile::{KernelTable, Profiles, Section};
-use roofcast_ask::quantized_kernel::precedes;
 use roofcast_ask::spec::{EngineKind, Release};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::{Error, Result};
+use roofcast_facts::precision::Dtype;
+use roofcast_facts::version::precedes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -90,6 +91,20 @@ impl Chips {
         });
         all.into_iter().map(|other| (other, alike(other))).collect()
     }
+}
+
+/// Chips with kernel times that `chip` supersedes in arithmetic of `dtype`: of its architecture, with at most its bandwidth,
+/// memory, multiprocessors and rate.
+pub(super) fn superseded(chip: &Accelerator, dtype: Dtype) -> impl Iterator<Item = &'static Accelerator> {
+    let rate = move |chip: &Accelerator| chip.peak_flops.get(&dtype).map(|rate| rate.0 * chip.held_back());
+    Chips::embedded().0.values().filter(move |other| {
+        other.id != chip.id
+            && other.architecture == chip.architecture
+            && other.kernel_bandwidth() <= chip.kernel_bandwidth()
+            && other.memory_bytes <= chip.memory_bytes
+            && other.multiprocessors <= chip.multiprocessors
+            && rate(other) <= rate(chip)
+    })
 }
 
 /// Architecture whose kernels also run on `architecture`: a GB10 (`blackwell-soc`) runs kernels of consumer
@@ -337,4 +352,24 @@ fn first<'a>(
         weights.split('+').find_map(timed)
     };
     first_of(KernelTable::Gemm).or_else(|| first_of(KernelTable::Experts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A B300 has a B200's bandwidth, multiprocessors and bf16 rate, and less int8 (0.15 of 4.5 POP/s); a GB200 has more
+    /// multiprocessors than either. An H200 is an H100 with faster memory.
+    #[test]
+    fn a_chip_supersedes_those_that_exceed_it_in_nothing() {
+        let older = |id: &str, dtype| {
+            let chip = Catalog::embedded().unwrap().accelerator(id).unwrap();
+            superseded(chip, dtype).map(|chip| chip.id.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(older("b300-sxm", Dtype::Bf16), ["b200-sxm"]);
+        assert!(older("b300-sxm", Dtype::Int8).is_empty());
+        assert!(older("h200-sxm", Dtype::Fp8).contains(&"h100-sxm"));
+        assert!(!older("h100-sxm", Dtype::Fp8).contains(&"h200-sxm"));
+        assert!(older("gb300", Dtype::Bf16).contains(&"gb200"));
+    }
 }

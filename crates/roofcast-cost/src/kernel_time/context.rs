@@ -67,6 +67,19 @@ impl Context {
         if any { first + seconds } else { 0.0 }
     }
 
+    /// The lesser of both times: of decodes by start and by slope, of prompts by tokens.
+    #[must_use]
+    pub(super) fn least(&self, other: &Context) -> Context {
+        let decodes = match (&self.decodes, &other.decodes) {
+            (Decodes::Attention(own), Decodes::Attention(other)) => Decodes::Attention(own.least(other)),
+            (Decodes::Recurrence(own), Decodes::Recurrence(other)) => Decodes::Recurrence(own.least(other)),
+            (own, _) => own.clone(),
+        };
+        let alike = self.window == other.window && self.pair == other.pair;
+        let prompts = if alike { self.prompts.least(&other.prompts) } else { self.prompts.clone() };
+        Context { decodes, prompts, ..self.clone() }
+    }
+
     /// Seconds of a whole prompt of `tokens` tokens. Beyond the longest timed prompt, the time of full attention grows
     /// with the query-key pairs, the square of the tokens.
     fn prompt(&self, tokens: f64) -> f64 {

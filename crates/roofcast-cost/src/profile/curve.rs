@@ -116,6 +116,12 @@ impl Lines {
         [self.starts.at(sequences), self.tokens.at(sequences) / sequences]
     }
 
+    /// The lesser start and the lesser slope of both.
+    #[must_use]
+    pub(crate) fn least(&self, other: &Lines) -> Lines {
+        Lines { starts: self.starts.least(&other.starts), tokens: self.tokens.least(&other.tokens) }
+    }
+
     /// Returns the lines with `start` applied to every start, and `slope` to every slope.
     #[must_use]
     pub(crate) fn map(&self, start: impl Fn(f64) -> f64, slope: impl Fn(f64) -> f64) -> Lines {

@@ -44,6 +44,8 @@ pub(crate) struct Overhead {
     pub(crate) loops: [f64; 2],
     /// Seconds of one process of the server to stream the tokens of a step, per sequence of the rank.
     pub(crate) streams: f64,
+    /// True if the engine's loop and the server's streams are one after the other, in one process.
+    one_process: bool,
     /// Host seconds of the launches of a step that no captured graph covers: of decodes, and with prompts.
     pub(crate) launches: [f64; 2],
     /// Seconds of the launches between captured pieces, and true if decodes also run in pieces.
@@ -110,6 +112,7 @@ impl Overhead {
             ],
             loops: [host(engine.loop_step), host(engine.loop_sequence)],
             streams: host(coefficients.server.token * factor) * at.streams,
+            one_process: coefficients.server.holds_engine,
             launches,
             pieces: (host(at.pieces.0 as f64 * PIECE * factor), at.pieces.1),
             captured: at.captured,
@@ -134,12 +137,14 @@ impl Overhead {
     }
 
     /// Least seconds of a pass, whatever the device computes: the engine's loop with the part for which the device waits, or
-    /// the streams of its server, another process. SGLang's `event_loop_overlap`, vLLM's `AsyncScheduler` and TensorRT-LLM's
+    /// the streams of its server, another process; the sum of both in one process. SGLang's `event_loop_overlap`, vLLM's `AsyncScheduler` and TensorRT-LLM's
     /// overlap scheduler prepare a step and return the tokens of the step before while the device computes.
     #[inline(always)]
     pub(super) fn floor(&self, pass: &Pass) -> f64 {
         let sequences = number(pass.sequences);
-        (self.serial(pass) + self.loops[0] + self.loops[1] * sequences).max(self.streams * sequences)
+        let engine = self.serial(pass) + self.loops[0] + self.loops[1] * sequences;
+        let streams = self.streams * sequences;
+        if self.one_process { engine + streams } else { engine.max(streams) }
     }
 
     /// Overhead of a pass in which GEMMs and experts take `operators` seconds, without the wait for the host's loop.
@@ -243,15 +248,18 @@ mod tests {
         model
     }
 
-    fn overhead(model: &StepModel, engine: EngineTimes) -> Overhead {
+    fn measured(engine: EngineTimes) -> Coefficients {
         let kernels = KernelTimes::Measured {
             profiles: Cow::Owned(Profiles::default()),
             shares: KernelShares::UNKNOWN,
             host: KernelShares::UNKNOWN,
         };
         let server = ServerLoop { token: engine.loop_sequence, ..ServerLoop::default() };
-        let coefficients = Coefficients { kernels, engine, server, ..Coefficients::ideal(1.0, 1.0) };
-        Overhead::of(model, &coefficients, Messages::default())
+        Coefficients { kernels, engine, server, ..Coefficients::ideal(1.0, 1.0) }
+    }
+
+    fn overhead(model: &StepModel, engine: EngineTimes) -> Overhead {
+        Overhead::of(model, &measured(engine), Messages::default())
     }
 
     fn pass(rows: u64, longest: u64) -> Pass<'static> {
@@ -312,6 +320,26 @@ mod tests {
         assert!((waited("0.10.0", 0) / 320e-6 - 1.0).abs() < 1e-9, "{}", waited("0.10.0", 0));
         assert!((waited("0.10.0", 256) / 320e-6 - 1.0).abs() < 1e-9);
         assert_eq!((waited("0.11.0", 0), waited("0.7.0", 0)), (0.0, 0.0));
+    }
+
+    /// 10 sequences: 100 µs + 10 · 3 µs for which the device waits, 1 ms + 10 · 5 µs of the engine's loop, 10 · 200 µs of
+    /// streams. Beside the engine the streams bound a step, at 2 ms; in the engine's process the sum does, 0.13 + 1.05 + 2 ms.
+    #[test]
+    fn one_process_does_one_thing_at_a_time() {
+        let engine = EngineTimes {
+            step: 100e-6,
+            sequence: 3e-6,
+            loop_step: 1e-3,
+            loop_sequence: 5e-6,
+            ..Default::default()
+        };
+        let floor = |holds_engine: bool| {
+            let server = ServerLoop { token: 200e-6, holds_engine, ..ServerLoop::default() };
+            let coefficients = Coefficients { server, ..measured(engine) };
+            Overhead::of(&llama(), &coefficients, Messages::default()).floor(&pass(10, 0))
+        };
+        assert!((floor(false) - 2e-3).abs() < 1e-12, "{}", floor(false));
+        assert!((floor(true) - 3.18e-3).abs() < 1e-12, "{}", floor(true));
     }
 
     /// Of 8 ranks with 128 experts the busiest has 1 + √(8/128) · 0.61 · 3^0.75 = 1.3476 times the mean: copies of 1 MB a

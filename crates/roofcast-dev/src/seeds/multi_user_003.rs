@@ -28,6 +28,8 @@ const SERVERS: &str = "8 asyncio and gevent, overhead per token";
 const TOKENS: &str = "8 asyncio and gevent, time per token";
 
 const CARD: &str = "rtx-4090";
+/// Month in which the text's engines were current; its vLLM is 0.5.0.
+const MONTH: &str = "2024-06";
 const SIZES: [&str; 6] = ["0.5B", "1.8B", "4B", "7B", "14B", "32B"];
 /// The GGUF formats of the text's table, widest first.
 const FORMATS: [&str; 8] = ["q8_0", "q6_k", "q5_k_m", "q5_0", "q4_k_m", "q4_0", "q3_k_m", "q2_k"];
@@ -318,7 +320,7 @@ fn forecast(
 ) -> Result<String> {
     let engine = EngineSpec {
         name: Some(kernel.engine.clone()),
-        version: Some("2024-06".into()),
+        version: Some(MONTH.into()),
         served: Some(false),
         quantization_kernel: kernel.quantization_kernel.clone(),
         fuse_layers: kernel.fuse_layers,
@@ -347,6 +349,7 @@ fn served(catalog: &Catalog, seen: &SeedMeasurements, row: &Server) -> Result<Ve
     let setup = Setup::new(&name, &seen.hardware, "gptq-int4", "16");
     // A 32B model fits on the card only with a small token budget.
     let engine = |frontend| EngineSpec {
+        version: Some(MONTH.into()),
         served: Some(false),
         max_num_batched_tokens: Some(512),
         max_num_seqs: Some(64),
