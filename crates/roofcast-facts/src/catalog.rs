@@ -14,6 +14,7 @@ mod named;
 mod names;
 mod pruned;
 mod shapes;
+mod towers;
 mod tunes;
 mod writing;
 

@@ -153,6 +153,10 @@ impl Model {
         Some((index, layer))
     }
 
+    /// Sentence for reports on the parameters of a model with towers.
+    pub(crate) const WITHOUT_TOWERS: &'static str =
+        "parameters of the text model alone: towers for images or sound are not among them";
+
     /// Sentence for reports on multi-token-prediction layers that are left out.
     pub fn without_ahead(ahead: u64) -> String {
         format!("{ahead} multi-token-prediction layers are not counted")

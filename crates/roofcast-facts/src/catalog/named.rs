@@ -7,7 +7,7 @@ use super::conventions::{ConventionRule, Conventions, Kept, conventions};
 use super::entries::Slot;
 use super::names::{self, Match};
 use super::{Catalog, ModelEntry};
-use super::{address, pruned, shapes, tunes};
+use super::{address, pruned, shapes, towers, tunes};
 use crate::error::{Error, Result};
 use crate::model::{Checkpoint, Model, Quantization, config};
 use crate::precision::{Dtype, WeightFormat};
@@ -21,6 +21,8 @@ pub struct NamedEntry<'a> {
     /// The entry.
     pub entry: &'a ModelEntry,
     name: String,
+    /// Name without words for a format.
+    base: String,
     /// Catalog entries of the model's checkpoints in other formats.
     published: Vec<&'a ModelEntry>,
     format: Option<&'static ConventionRule>,
@@ -36,6 +38,7 @@ impl NamedEntry<'_> {
     pub fn model(&self) -> Result<Model> {
         let place = format!("catalog entry {}", self.entry.id);
         let mut model = config::read(&self.name, &place, &self.entry.config)?;
+        towers::add(&mut model, &self.base)?;
         for entry in &self.published {
             let read = Quantization::read(&format!("catalog entry {}", entry.id), &entry.config)?;
             model.published.extend(read.map(|quantization| (entry.id.clone(), quantization)));
@@ -180,7 +183,8 @@ impl Catalog {
             _ => (shown(plain_name, slot), Checkpoint::OfItsShape),
         };
         let published = self.published(entry)?;
-        Ok(NamedEntry { entry, name, published, format, experts, checkpoint, assumption })
+        let base = base.to_owned();
+        Ok(NamedEntry { entry, name, base, published, format, experts, checkpoint, assumption })
     }
 
     /// Entry with `asked` as one of its own names, found without the rules for formats.
@@ -196,6 +200,7 @@ impl Catalog {
         Ok(Some(NamedEntry {
             entry,
             name,
+            base: slot.id.to_string(),
             published,
             format: None,
             experts: None,

@@ -25,12 +25,17 @@ struct ModelShape {
 
 /// Id of the model whose shape `name` has; `tagged` is true if the name is in Ollama's form `name:tag`.
 pub(super) fn shape(name: &str, tagged: bool) -> Result<Option<&'static str>> {
+    let is = |known: &str| is_named(known, name, tagged);
+    Ok(shapes()?.iter().find(|s| s.names.split(';').any(is)).map(|s| s.model.as_str()))
+}
+
+/// True if `known`, which may begin with a `*`, means `name`.
+pub(super) fn is_named(known: &str, name: &str, tagged: bool) -> bool {
     let wanted = canonical(name);
-    let is = |known: &str| match known.strip_prefix('*') {
+    match known.strip_prefix('*') {
         Some(end) => wanted.ends_with(&canonical(end)) && wanted.len() > canonical(end).len(),
         None => canonical(known) == wanted && (tagged || !known.contains(':')),
-    };
-    Ok(shapes()?.iter().find(|s| s.names.split(';').any(is)).map(|s| s.model.as_str()))
+    }
 }
 
 /// The lines, parsed once.

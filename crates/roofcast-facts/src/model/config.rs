@@ -265,9 +265,7 @@ impl<'a> Reader<'a> {
     /// Notes the parts of a checkpoint that the model omits, and its dtype if engines load another one.
     fn note_what_is_left_out(&mut self) -> Result<()> {
         if self.keys.any(&["vision_config", "audio_config", "vision_tower"]).is_some() {
-            self.assumptions.push(
-                "parameters of the text model alone: towers for images or sound are not among them".into(),
-            );
+            self.assumptions.push(Model::WITHOUT_TOWERS.to_owned());
         }
         let ahead = self.ahead()?;
         if ahead > 0 {

@@ -351,7 +351,10 @@ mod tests {
         let four = r#""num_bits": 4, "type": "int", "group_size": 128"#;
         let inputs = r#"{"num_bits": 8, "type": "float"}"#;
         assert_eq!(bits(four, inputs, "pack-quantized"), 4.125);
-        assert_eq!(bits(four, inputs, "int-quantized"), 8.125);
+        for n in 2..8 {
+            let weights = format!(r#""num_bits": {n}, "type": "int", "group_size": 128"#);
+            assert_eq!(bits(&weights, inputs, "int-quantized"), 8.125);
+        }
     }
 
     /// NVFP4 weights imply nothing about the cache: `kv_cache_quant_algo` or `kv_cache_scheme` states its format.

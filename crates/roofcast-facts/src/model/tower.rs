@@ -1,15 +1,18 @@
 //! The vision tower that turns images into tokens: its weights, and its memory while it computes an image.
 //!
 //! Knows: a vision transformer by its keys: layers of attention and MLP, patches, and the merger of patches into
-//! tokens. [`encoder`] has the tower as a model, whose time is that of a prompt; [`sizing`] the tokens of an image by
+//! tokens. [`merger`] has that merger; [`encoder`] has the tower as a model, whose time is that of a prompt; [`sizing`] the tokens of an image by
 //! its size, [`video`] those of a video's frames, [`processor`] the bounds that a user sets.
 
 mod encoder;
+mod merger;
 mod processor;
 mod sizing;
 mod video;
 
 use super::keys::Keys;
+use crate::error::Result;
+use merger::{Merger, Widths};
 pub use sizing::ImageSize;
 pub use sizing::ImageTokens;
 use sizing::Sizing;
@@ -47,7 +50,7 @@ pub struct Tower {
     heads: Option<u64>,
     /// Weights that multiply every patch before the layers.
     embedding: u64,
-    /// Weights that multiply every token after the layers.
+    /// Multiplications of every token after the layers.
     merging: u64,
     /// Number of layers with attention over the whole image, and patches of a window in the others; `None` if every
     /// layer attends to the whole image.
@@ -60,18 +63,36 @@ pub struct Tower {
 }
 
 impl Tower {
+    /// Reads the tower of `config`, which `place` names in errors, before a text model of width `hidden`.
+    ///
+    /// # Errors
+    /// Fails for a config that is no object.
+    pub(crate) fn of_config(
+        place: &str,
+        config: &serde_json::Value,
+        model_type: &str,
+        hidden: u64,
+    ) -> Result<Option<Tower>> {
+        Ok(Tower::read(&Keys::new(place, config)?, model_type, hidden))
+    }
+
     /// Reads the tower of `vision_config` that precedes a text model of width `hidden`; `None` if known keys do not
     /// determine its size.
     pub(super) fn read(keys: &Keys, model_type: &str, hidden: u64) -> Option<Tower> {
         let vision = keys.object("vision_config")?;
         let count = |names: &[&str]| vision.count(names).ok().flatten();
         let layers = count(&["depth", "num_hidden_layers", "vt_num_hidden_layers", "num_layers"])?;
-        let width = count(&["hidden_size", "vt_hidden_size", "embed_dim"])?;
-        let inner = count(&["intermediate_size", "vt_intermediate_size"]).unwrap_or(4 * width);
-        let patch = count(&["patch_size"])?;
+        // Qwen2-VL's `hidden_size` is the width behind its merger.
+        let width = count(&["embed_dim", "hidden_size", "vt_hidden_size"])?;
         let kind = vision.text("model_type").ok().flatten().unwrap_or_default();
-        let products =
-            if ["pixtral", "qwen2_5_vl", "gemma4"].iter().any(|k| kind.starts_with(k)) { 3 } else { 2 };
+        // GLM-4.xV's `intermediate_size` is the merger's.
+        let inner = match count(&["out_hidden_size"]).filter(|_| kind.starts_with("glm4v")) {
+            Some(inner) => inner,
+            None => count(&["intermediate_size", "vt_intermediate_size"]).unwrap_or(4 * width),
+        };
+        let patch = count(&["patch_size"])?;
+        let gated_kinds = ["pixtral", "qwen2_5_vl", "gemma4", "glm4v"];
+        let products = if gated_kinds.iter().any(|k| kind.starts_with(k)) { 3 } else { 2 };
         let block = (4 * width).checked_mul(width)?.checked_add(products * width * inner)?;
         let frames = count(&["temporal_patch_size"]).unwrap_or(1);
         let embedding =
@@ -79,13 +100,9 @@ impl Tower {
         let merge = count(&["spatial_merge_size"]).unwrap_or(MERGE);
         let pool = count(&["pooling_kernel_size"]).unwrap_or(GEMMA_POOL);
         let merge = if model_type.starts_with("gemma") { pool } else { merge }.min(MOST_MERGED);
-        let wide = if model_type.starts_with("gemma") { width } else { width * merge * merge };
-        let merger = if model_type.starts_with("gemma") { 0 } else { wide.checked_mul(wide)? };
-        let mergers =
-            1 + vision.value("deepstack_visual_indexes").and_then(|v| v.as_array()).map_or(0, Vec::len)
-                as u64;
-        let merging = mergers.checked_mul(merger.checked_add(wide.checked_mul(hidden)?)?)?;
-        let parameters = layers.checked_mul(block)?.checked_add(embedding)?.checked_add(merging)?;
+        let merge = Merger::edge(kind).unwrap_or(merge);
+        let merger = Merger::of(&vision, model_type, kind, Widths { patch: width, merge, text: hidden })?;
+        let parameters = layers.checked_mul(block)?.checked_add(embedding)?.checked_add(merger.parameters)?;
         let window = count(&["window_size"]).map(|pixels| (pixels / patch.max(1)).pow(2)).filter(|n| *n > 0);
         let full =
             vision.value("fullatt_block_indexes").and_then(|v| v.as_array()).map(|all| all.len() as u64);
@@ -103,7 +120,7 @@ impl Tower {
             gated: products == 3,
             heads: count(&["num_heads", "num_attention_heads", "vt_num_attention_heads"]),
             embedding,
-            merging,
+            merging: merger.per_token,
             windows: full.zip(window),
             sizing,
             by_plain_keys: [count(&["num_hidden_layers"]), count(&["hidden_size"])],
@@ -148,6 +165,46 @@ mod tests {
         let keys = Keys::new("config.json", &config).unwrap();
         let tower = Tower::read(&keys, "qwen2_5_vl", 3584).unwrap();
         assert_eq!((tower.windows, tower.gated, tower.heads), (Some((4, 64)), true, Some(16)));
+    }
+
+    /// Parameters of the towers of transformers' default classes, counted by their modules, without norms, biases, classes and
+    /// positions: layers, patches and mergers by hand.
+    #[test]
+    fn mergers_by_hand() {
+        let parameters = |vision: serde_json::Value, outer: &str, hidden: u64| {
+            let config = serde_json::json!({ "model_type": outer, "vision_config": vision });
+            Tower::read(&Keys::new("config.json", &config).unwrap(), outer, hidden).unwrap().parameters
+        };
+        let qwen2 = serde_json::json!({
+            "depth": 32, "embed_dim": 1280, "hidden_size": 3584, "num_heads": 16, "patch_size": 14,
+            "spatial_merge_size": 2, "temporal_patch_size": 2
+        });
+        let layers = 32 * 12 * 1280 * 1280;
+        let patches = 3 * 14 * 14 * 2 * 1280;
+        assert_eq!(parameters(qwen2, "qwen2_vl", 3584), layers + patches + 5120 * (5120 + 3584));
+        let glm = serde_json::json!({
+            "model_type": "glm4v_vision", "depth": 24, "hidden_size": 1536, "intermediate_size": 13_696,
+            "out_hidden_size": 4096, "num_heads": 12, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2
+        });
+        let layers = 24 * (4 * 1536 * 1536 + 3 * 1536 * 4096);
+        let patches = 3 * 14 * 14 * 2 * 1536;
+        let merger = 4096 * 4 * 1536 + 4096 * 4096 + 3 * 4096 * 13_696;
+        assert_eq!(parameters(glm, "glm4v_text", 4096), layers + patches + merger);
+        let llama = serde_json::json!({
+            "model_type": "llama4_vision_model", "num_hidden_layers": 34, "hidden_size": 1408, "intermediate_size": 5632,
+            "num_attention_heads": 16, "patch_size": 14, "image_size": 336, "projector_input_dim": 4096,
+            "projector_output_dim": 4096
+        });
+        let layers = 34 * 12 * 1408 * 1408;
+        let merger = 5632 * 4096 + 4096 * 4096 + 4096 * 5120;
+        assert_eq!(parameters(llama, "llama4_text", 5120), layers + 3 * 14 * 14 * 1408 + merger);
+        let step = serde_json::json!({
+            "model_type": "step3p5_vision", "num_hidden_layers": 47, "hidden_size": 1536, "intermediate_size": 8960,
+            "num_attention_heads": 16, "patch_size": 14, "image_size": 728
+        });
+        let layers = 47 * (4 * 1536 * 1536 + 2 * 1536 * 8960);
+        let merger = 9 * 1536 * 3072 + 9 * 3072 * 6144 + 6144 * 4096;
+        assert_eq!(parameters(step, "step3p5", 4096), layers + 3 * 14 * 14 * 1536 + merger);
     }
 
     #[test]

@@ -153,9 +153,11 @@ pub(super) fn group_format(section: &Keys, group: &Value) -> Result<Format> {
         }
         (Some(8), false, _) => Format { name: "int8", width: scaled(8, zero(8)), compute: None },
         // A file that does not pack its weights has a byte for each.
-        (Some(4), false, _) if activations && !is_packed(section, group) => {
-            Format { name: "int4", width: scaled(8, zero(4)), compute: inputs.and_then(computed) }
-        }
+        (Some(bits @ 2..=7), false, _) if activations && !is_packed(section, group) => Format {
+            name: NARROW[bits as usize],
+            width: scaled(8, zero(bits)),
+            compute: inputs.and_then(computed),
+        },
         (Some(4), false, size) => Format {
             name: "int4",
             width: Width::grouped(4, 16 + zero(4), size.unwrap_or(128)),
