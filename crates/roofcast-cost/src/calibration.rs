@@ -9,6 +9,7 @@ mod shares;
 use crate::coefficients::{
     AttentionKernel, Band, Coefficients, Constant, EngineTimes, Evidence, KernelTimes, Launches, ServerLoop,
 };
+use crate::kernel_time::Basis;
 use crate::profile::Profiles;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::EngineSettings;
@@ -257,22 +258,40 @@ impl Calibration {
         }
     }
 
-    /// Description of the measurements behind a forecast at `place` of depth `evidence`, in which nobody timed `untimed`.
-    pub(crate) fn rests_on(&self, place: &CalibrationKey, evidence: Evidence, untimed: &[&str]) -> String {
+    /// Band of a deployment of depth `evidence`: without times for a part of its kernels, the band of the depth above counts for the
+    /// rest of a step.
+    pub(crate) fn weighed_band(&self, evidence: Evidence, untimed_part: f64) -> Option<Band> {
+        let band = self.band(evidence)?;
+        Some(match evidence {
+            Evidence::Family => self.band(Evidence::Architecture)?.mixed(band, untimed_part),
+            _ => *band,
+        })
+    }
+
+    /// Description of the measurements behind a forecast at `place` of depth `evidence`, in which nobody timed `untimed`, and in which
+    /// `all_reduces` count in place of those of the engine's own table.
+    pub(crate) fn rests_on(
+        &self,
+        place: &CalibrationKey,
+        evidence: Evidence,
+        untimed: &[String],
+        all_reduces: Option<&Basis>,
+    ) -> String {
         let Accelerator { id: chip, architecture, .. } = place.accelerator;
-        match evidence {
+        let all_reduces = all_reduces.map_or(String::new(), |b| format!(", all-reduces of {}", b.kernel));
+        let kernels = match evidence {
             Evidence::Engine => format!("kernel times of {} on {chip}", place.engine.name()),
             Evidence::Accelerator => format!("kernel times of several engines on {chip}"),
             Evidence::Architecture => format!("kernel times of a sibling chip of {chip} ({architecture})"),
             Evidence::Family => {
-                let families = untimed.join(" and ");
-                format!("kernel times of {architecture}, none of {families} with {} weights", place.weights)
+                format!("kernel times of {architecture}, none of {}", untimed.join(" and "))
             }
             Evidence::Nothing => match self.running(place) {
                 Some(kernel) => format!("the datasheet of {chip} and what {} does", kernel.name),
                 None => format!("the datasheet of {chip} only"),
             },
-        }
+        };
+        kernels + &all_reduces
     }
 
     fn running(
@@ -304,6 +323,7 @@ impl Calibration {
             server,
             evidence: Evidence::Nothing,
             untimed: Vec::new(),
+            untimed_part: 0.0,
             band: None,
             factor: 1.0,
         }

@@ -42,8 +42,10 @@ pub struct Coefficients {
     pub(crate) server: ServerLoop,
     /// Depth of evidence: how much of the deployment was measured.
     pub evidence: Evidence,
-    /// Families of kernels that nobody timed and that take a notable part of a step, as in `routed experts`.
-    pub untimed: Vec<&'static str>,
+    /// Kernels that nobody timed and that take a notable part of a step, as in `GEMMs with gptq-int4 weights`.
+    pub untimed: Vec<String>,
+    /// Part that kernels that nobody timed take of a step.
+    pub untimed_part: f64,
     /// Bands of a forecast; `None` if none were derived.
     pub band: Option<Band>,
     /// Factor on every time: 1, except for what-if questions about a slower machine.
@@ -112,6 +114,7 @@ impl Coefficients {
             server: ServerLoop::default(),
             evidence: Evidence::Nothing,
             untimed: Vec::new(),
+            untimed_part: 0.0,
             band: None,
             factor: 1.0,
         }

@@ -171,6 +171,9 @@ pub struct Cost {
     pub operators: Vec<OperatorCost>,
     /// Times that the forecast adds outside operators; all zero for a limit.
     pub beside: AddedTimes,
+    /// Measurement behind the forecast of all-reduces; absent for a limit, and if there are none or none were timed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub all_reduces_rest_on: Option<Basis>,
 }
 
 /// Computes the cost of `batch` on the deployment of `forecaster`, for one round in which every sequence of the batch
@@ -185,6 +188,7 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
     if let Some(pass) = passes.first() {
         limit.operators.iter_mut().for_each(|operator| operator.expect(&expected, pass));
         limit.beside = AddedTimes::of(&expected, pass);
+        limit.all_reduces_rest_on = expected.all_reduces().cloned();
     }
     let time = expected.step(passes.into_iter()).total();
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
@@ -303,6 +307,7 @@ impl Breakdown {
             communication,
             operators: self.operators,
             beside: AddedTimes::default(),
+            all_reduces_rest_on: None,
         }
     }
 }

@@ -1,11 +1,13 @@
-//! Families of kernels that nobody timed, by the part that they take of a deployment's steps.
+//! Kernels that nobody timed, by the part that they take of a deployment's steps.
 //!
 //! Knows: a family is notable if it takes a tenth of the kernels' time in a step of 64 decodes, or in a prompt, of 1,024
-//! tokens. A deployment has the depth of evidence of its least known notable family, or [`Evidence::Family`] if only a part of its
-//! families was timed. Knows nothing about intervals.
+//! tokens, and so are all-reduces. A deployment has the depth of evidence of its least known notable family, or [`Evidence::Family`]
+//! if only a part of its kernels was timed. Knows nothing about intervals.
 
 use crate::coefficients::{Coefficients, Evidence};
-use crate::step::StepModel;
+use crate::kernel_time::Basis;
+use crate::operator::Operator;
+use crate::step::{Pass, StepModel};
 use crate::timing::Timing;
 use roofcast_ask::deployment::Deployment;
 use roofcast_facts::batch::Batch;
@@ -16,6 +18,8 @@ use std::sync::Arc;
 /// Least part of the kernels' time in a step from which a family is notable: kernels that take four times as long as their
 /// forecast then lengthen the step by a third.
 const NOTABLE: f64 = 0.1;
+/// Least part of the kernels' time from which an operator of a notable family is named.
+const NAMED: f64 = 0.01;
 /// Decodes and tokens of the steps by which families are notable.
 const DECODES: u64 = 64;
 const TOKENS: u64 = 1024;
@@ -24,8 +28,12 @@ const TOKENS: u64 = 1024;
 pub(crate) struct KernelEvidence {
     /// Depth of evidence.
     pub(crate) depth: Evidence,
-    /// Names of notable families without measured times.
-    pub(crate) untimed: Vec<&'static str>,
+    /// Names of notable kernels without measured times.
+    pub(crate) untimed: Vec<String>,
+    /// Part that all kernels without measured times take of the step in which it is the largest.
+    pub(crate) untimed_part: f64,
+    /// Basis of all-reduces, if they count in place of those of the engine's own table.
+    pub(crate) all_reduces: Option<Basis>,
 }
 
 impl KernelEvidence {
@@ -33,52 +41,93 @@ impl KernelEvidence {
     pub(crate) fn of(deployment: &Deployment, coefficients: &Arc<Coefficients>) -> KernelEvidence {
         let model = Arc::new(StepModel::compile(deployment));
         let timing = Timing::new(deployment, model, Arc::clone(coefficients));
-        let steps = [Batch::decode(DECODES, TOKENS), Batch::prefill(1, TOKENS)];
-        let notable: BTreeMap<(Family, Evidence), f64> = steps
-            .iter()
-            .flat_map(|batch| parts(&timing, batch))
-            .filter(|(_, part)| *part >= NOTABLE)
-            .collect();
-        let timed = notable.keys().any(|(_, depth)| *depth != Evidence::Nothing);
-        let weakest = notable.keys().map(|(_, depth)| *depth).min();
+        let batches = [Batch::decode(DECODES, TOKENS), Batch::prefill(1, TOKENS)];
+        let passes = batches.iter().filter_map(|batch| timing.model.passes_of(batch).into_iter().next());
+        let steps: Vec<StepParts> = passes.map(|pass| StepParts::of(&timing, &pass)).collect();
+        let all_reduces = timing.all_reduces();
+        let of_links = steps.iter().any(|step| step.links >= NOTABLE).then_some(all_reduces).flatten();
+        let notable: Vec<(Family, Evidence)> = steps.iter().flat_map(StepParts::notable).collect();
+        let depths = notable.iter().map(|(_, depth)| *depth);
+        let weakest = depths.chain(of_links.map(|basis| basis.evidence)).min();
+        let operators = || timing.model.operators.iter().enumerate().filter(|(_, o)| is_kernel(o));
+        let depth_of = |index: usize| timing.basis(index).evidence;
+        let timed = operators().any(|(index, _)| depth_of(index) != Evidence::Nothing);
         let depth = match weakest.unwrap_or(Evidence::Nothing) {
             Evidence::Nothing if timed => Evidence::Family,
             weakest => weakest,
         };
-        let mut untimed: Vec<&str> = notable
-            .keys()
-            .filter(|(_, depth)| *depth == Evidence::Nothing)
-            .map(|(family, _)| name(*family))
-            .collect();
-        untimed.dedup();
-        KernelEvidence { depth, untimed }
-    }
-}
-
-/// Part that the kernels of each family take of the kernels' time in a step, by their depth of evidence.
-fn parts(timing: &Timing, batch: &Batch) -> BTreeMap<(Family, Evidence), f64> {
-    let mut parts = BTreeMap::new();
-    let Some(pass) = timing.model.passes_of(batch).into_iter().next() else { return parts };
-    for (index, operator) in timing.model.operators.iter().enumerate() {
-        let family = operator.kind.family();
-        if !matches!(family, Family::Embedding | Family::Elementwise) {
-            let seconds: f64 = timing.time(index, &pass).into_iter().sum();
-            *parts.entry((family, timing.basis(index).evidence)).or_default() += seconds;
+        let mut untimed = Vec::new();
+        for (_, operator) in operators().filter(|(index, operator)| {
+            depth_of(*index) == Evidence::Nothing
+                && notable.contains(&(operator.kind.family(), Evidence::Nothing))
+                && steps.iter().any(|step| step.operators[*index] >= NAMED)
+        }) {
+            let name = name(operator, &deployment.weights);
+            if !untimed.contains(&name) {
+                untimed.push(name);
+            }
+        }
+        KernelEvidence {
+            depth,
+            untimed,
+            untimed_part: steps.iter().map(|step| step.untimed).fold(0.0, f64::max),
+            all_reduces: all_reduces.filter(|basis| basis.in_place_of.is_some()).cloned(),
         }
     }
-    let all: f64 = parts.values().sum();
-    parts.values_mut().for_each(|seconds| *seconds /= all);
-    parts
 }
 
-/// Name of a family of kernels in texts.
-fn name(family: Family) -> &'static str {
-    match family {
-        Family::Gemm => "GEMMs",
-        Family::Attention => "attention",
-        Family::Indexer => "the indexer",
-        Family::Moe => "routed experts",
-        Family::Embedding | Family::Elementwise => "small kernels",
+/// True for an operator whose kernels have tables: neither a lookup nor a norm.
+fn is_kernel(operator: &Operator) -> bool {
+    !matches!(operator.kind.family(), Family::Embedding | Family::Elementwise)
+}
+
+/// Parts of a step.
+struct StepParts {
+    /// Part that each operator takes of the kernels' time; 0 for lookups and norms.
+    operators: Vec<f64>,
+    /// Part that the kernels of each family take of the kernels' time, by their depth of evidence.
+    families: BTreeMap<(Family, Evidence), f64>,
+    /// Messages between ranks over the time of kernels and messages.
+    links: f64,
+    /// Part of the whole step that kernels without measured times take.
+    untimed: f64,
+}
+
+impl StepParts {
+    fn of(timing: &Timing, pass: &Pass) -> StepParts {
+        let mut families: BTreeMap<(Family, Evidence), f64> = BTreeMap::new();
+        let mut operators = vec![0.0; timing.model.operators.len()];
+        for (index, operator) in timing.model.operators.iter().enumerate().filter(|(_, o)| is_kernel(o)) {
+            let seconds: f64 = timing.time(index, pass).into_iter().sum();
+            *families.entry((operator.kind.family(), timing.basis(index).evidence)).or_default() += seconds;
+            operators[index] = seconds;
+        }
+        let kernels: f64 = families.values().sum();
+        let links = timing.beside(pass).links;
+        let untimed = families.iter().filter(|((_, depth), _)| *depth == Evidence::Nothing);
+        let untimed: f64 = untimed.map(|(_, seconds)| seconds).sum();
+        let step = timing.step(std::iter::once(pass.clone())).total();
+        families.values_mut().chain(&mut operators).for_each(|seconds| *seconds /= kernels);
+        StepParts {
+            operators,
+            families,
+            links: links / (kernels + links),
+            untimed: (untimed / step).min(1.0),
+        }
+    }
+
+    /// Families of kernels that take a notable part, by their depth of evidence.
+    fn notable(&self) -> impl Iterator<Item = (Family, Evidence)> + '_ {
+        self.families.iter().filter(|(_, part)| **part >= NOTABLE).map(|(family, _)| *family)
+    }
+}
+
+/// Name of an operator's kernels in texts: that of its family for kernels of quantized `weights`, else its own.
+fn name(operator: &Operator, weights: &str) -> String {
+    match operator.kind.family() {
+        Family::Moe => format!("routed experts with {weights} weights"),
+        Family::Gemm if !operator.is_unquantized() => format!("GEMMs with {weights} weights"),
+        _ => operator.kind.to_string(),
     }
 }
 
@@ -169,7 +218,24 @@ mod tests {
         }
     }
 
-    /// The depth of evidence, and the families that nobody timed, of deployments whose kernels stand in the tables or not: Marlin
+    /// Kernels without times take a part of a step, and widen its band by as much: no deployment of a band between that of the
+    /// architecture and that of an untimed family is outside both.
+    #[test]
+    fn the_untimed_part_of_a_step_widens_its_band() {
+        let calibration = Calibration::embedded().unwrap();
+        let deployment =
+            deployment("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", "b200-sxm", "vllm", "nvfp4");
+        let coefficients = Forecaster::new(deployment.unwrap(), calibration).coefficients;
+        let part = coefficients.untimed_part;
+        assert!(0.0 < part && part < 0.3, "{part}");
+        let [narrow, wide] = [Evidence::Architecture, Evidence::Family]
+            .map(|depth| calibration.band(depth).unwrap().step.tpot);
+        let band = coefficients.band.unwrap();
+        assert!((band.step.tpot - (narrow + part * (wide - narrow))).abs() < 1e-12, "{band:?}");
+        assert_eq!(band.evidence, Evidence::Family);
+    }
+
+    /// The depth of evidence, and the kernels that nobody timed, of deployments whose kernels stand in the tables or not: Marlin
     /// has figures of Ampere and Ada alone, and no table has experts of AWQ.
     #[test]
     fn the_least_known_family_decides() {
@@ -182,10 +248,20 @@ mod tests {
         let family = |names: &str| (Evidence::Family, names.to_owned());
         assert_eq!(dense("h100-sxm", "bf16"), (Evidence::Engine, String::new()));
         assert_eq!(dense("rtx-4090", "gptq-int4"), (Evidence::Architecture, String::new()));
-        assert_eq!(dense("h100-sxm", "gptq-int4"), family("GEMMs"));
-        assert_eq!(dense("b200-sxm", "awq-int4"), family("GEMMs"));
-        assert_eq!(of("Qwen/Qwen3-30B-A3B", "h100-sxm", "gptq-int4"), family("GEMMs"));
-        assert_eq!(of("Qwen/Qwen3-30B-A3B", "a100-sxm", "awq-int4"), family("routed experts"));
+        assert_eq!(dense("h100-sxm", "gptq-int4"), family("GEMMs with gptq-int4 weights"));
+        assert_eq!(dense("b200-sxm", "awq-int4"), family("GEMMs with awq-int4 weights"));
+        assert_eq!(of("Qwen/Qwen3-30B-A3B", "h100-sxm", "gptq-int4"), family("GEMMs with gptq-int4 weights"));
+        assert_eq!(
+            of("Qwen/Qwen3-30B-A3B", "a100-sxm", "awq-int4"),
+            family("routed experts with awq-int4 weights")
+        );
         assert_eq!(dense("mi355x", "bf16").0, Evidence::Nothing);
+        // The products, experts and attention of a B200 were timed with nvfp4; on an H200 only operators in 16 bits were.
+        let hybrid = |chip| of("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4", chip, "nvfp4");
+        assert_eq!(hybrid("b200-sxm"), family("linear_attention"));
+        assert_eq!(
+            hybrid("h200-sxm"),
+            family("GEMMs with nvfp4 weights and linear_attention and routed experts with nvfp4 weights")
+        );
     }
 }

@@ -48,11 +48,13 @@ impl Forecaster {
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
         let key = CalibrationKey::of(&deployment);
         let tables = Arc::new(calibration.coefficients(&key));
-        let KernelEvidence { depth, untimed } = KernelEvidence::of(&deployment, &tables);
-        let name = calibration.rests_on(&key, depth, &untimed);
-        let band = calibration.band(depth).copied();
+        let KernelEvidence { depth, untimed, untimed_part, all_reduces } =
+            KernelEvidence::of(&deployment, &tables);
+        let name = calibration.rests_on(&key, depth, &untimed, all_reduces.as_ref());
+        let band = calibration.weighed_band(depth, untimed_part);
         let tables = Arc::unwrap_or_clone(tables);
-        let coefficients = Arc::new(Coefficients { name, evidence: depth, untimed, band, ..tables });
+        let coefficients =
+            Arc::new(Coefficients { name, evidence: depth, untimed, untimed_part, band, ..tables });
         let again =
             |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
         let draft = again(&deployment.draft);
@@ -63,17 +65,17 @@ impl Forecaster {
     /// Sentence that says which kernels nobody timed on the chip's architecture; `None` for a limit, and if all notable families
     /// were timed there.
     pub fn not_measured(&self) -> Option<String> {
-        let Coefficients { evidence, untimed, kernels, .. } = &*self.coefficients;
+        let Coefficients { evidence, untimed, untimed_part, kernels, .. } = &*self.coefficients;
         let Accelerator { id: chip, architecture, .. } = &*self.deployment.accelerator;
-        let weights = &self.deployment.weights;
         let sentence = match (kernels, evidence) {
             (KernelTimes::Measured { .. }, Evidence::Nothing) => Some(format!(
                 "NOT MEASURED: nobody timed kernels on {chip}; the forecast rests on its data sheet"
             )),
             (KernelTimes::Measured { .. }, Evidence::Family) => Some(format!(
-                "NOT MEASURED: nobody timed {} with {weights} weights on {chip} or another chip of its architecture \
-                 ({architecture}); their times rest on the data sheet",
-                untimed.join(" and ")
+                "NOT MEASURED: nobody timed {} on {chip} or another chip of its architecture ({architecture}); \
+                 their times, up to {:.0} % of a step, rest on the data sheet",
+                untimed.join(" and "),
+                100.0 * untimed_part
             )),
             _ => None,
         };

@@ -3,6 +3,7 @@
 //! Knows: the scaling of measured times to an operator of another size or on a sibling chip, and the basis of each
 //! operator's time. Knows nothing about steps.
 
+mod all_reduce;
 mod choice;
 mod context;
 mod exchange;
@@ -70,6 +71,16 @@ impl Basis {
     /// Basis of a time that is computed from an efficiency.
     fn share(kernel: &str) -> Basis {
         Basis { evidence: Evidence::Nothing, exact: false, kernel: kernel.to_owned(), in_place_of: None }
+    }
+
+    /// Basis of a kernel that counts in place of the implausible `kernel`: the engine itself was not timed with it.
+    fn in_place_of(self, kernel: String) -> Basis {
+        Basis {
+            evidence: self.evidence.min(Evidence::Accelerator),
+            exact: false,
+            in_place_of: Some(kernel),
+            ..self
+        }
     }
 
     /// Basis of routed experts with weights in `format`: experts of AWQ, which have zero points, were timed nowhere, and those of

@@ -8,7 +8,7 @@ mod power;
 mod torus;
 
 use crate::error::{Error, Result};
-use crate::precision::Dtype;
+use crate::precision::{Dtype, Format};
 use crate::units::{ByteRate, Bytes, FlopRate};
 pub use power::Watts;
 use serde::{Deserialize, Serialize};
@@ -295,6 +295,14 @@ impl Accelerator {
     /// True if the chip computes in `dtype`.
     pub fn has(&self, dtype: Dtype) -> bool {
         self.peak_flops.contains_key(&dtype)
+    }
+
+    /// True if the chip computes in the dtype and with the scales of `format`. NVFP4's, an 8-bit float per 16 values, are NVIDIA's alone; the
+    /// 4-bit floats of other makers are MXFP4 (AMD's CDNA 4, AWS's Trainium3), and vLLM emulates NVFP4 on them
+    /// (https://github.com/vllm-project/vllm/pull/35733).
+    pub fn computes(&self, format: &Format) -> bool {
+        let has_scales = format.name != Format::NVFP4.name || self.vendor == "nvidia";
+        format.compute.is_none_or(|dtype| self.has(dtype) && has_scales)
     }
 
     /// Number of multiprocessors for FlashAttention, which has no Metal kernel; `None` if unknown.

@@ -23,6 +23,8 @@ pub(super) struct Formats {
     activations: Option<Dtype>,
     /// Dtypes in which the chip computes.
     rates: Vec<Dtype>,
+    /// True if the chip computes in NVFP4.
+    has_nvfp4: bool,
 }
 
 enum DtypeRule {
@@ -97,7 +99,8 @@ impl Formats {
         let kv = kv(model, options.precision.kv.as_deref(), dtype, &options.engine)?;
         let rates = chip.peak_flops.keys().copied().collect();
         let activations = activations(&rule, chip, options.precision.activations, assumptions)?;
-        Ok(Formats { rule, unquantized, base, kv, activations, rates })
+        let has_nvfp4 = chip.computes(&Format::NVFP4);
+        Ok(Formats { rule, unquantized, base, kv, activations, rates, has_nvfp4 })
     }
 
     /// Name of the weight format; several formats of a checkpoint are joined.
@@ -124,8 +127,9 @@ impl Formats {
     /// Adapts a checkpoint's format to this chip: weight-only quantization if the chip cannot compute in it.
     fn adapted(&self, format: Format) -> Format {
         let format = with_activations(format, self.activations).unwrap_or(format);
+        let is_emulated = format.name == Format::NVFP4.name && !self.has_nvfp4;
         match format.compute {
-            Some(dtype) if dtype != Dtype::Fp32 && !self.rates.contains(&dtype) => {
+            Some(dtype) if dtype != Dtype::Fp32 && (is_emulated || !self.rates.contains(&dtype)) => {
                 Format { compute: None, ..format }
             }
             _ => format,
@@ -246,6 +250,7 @@ fn rule(
             let format = with_activations(f, activations)?;
             let stores = f.name == "nvfp4" || model.quantization.as_ref().is_some_and(stores_fp8);
             let may = stores && activations.is_none();
+            let format = if activations.is_none() { in_mxfp4(format, chip, assumptions) } else { format };
             DtypeRule::Linear(if may { unpacked(format, chip, assumptions) } else { format })
         }
         (None, None) => DtypeRule::Linear(unquantized),
@@ -254,8 +259,8 @@ fn rule(
             DtypeRule::Checkpoint(Box::new(q.clone()))
         }
     };
-    if let DtypeRule::Linear(Format { compute: Some(dtype), .. }) = rule {
-        chip.peak(dtype)?;
+    if let DtypeRule::Linear(format) = &rule {
+        supported(format, chip)?;
     }
     Ok(rule)
 }
@@ -289,9 +294,42 @@ fn stores_fp8(quantization: &Quantization) -> bool {
     quantization.format.name.starts_with("fp8")
 }
 
-/// Returns `format` as weight-only where `chip` has no rate for it and engines unpack it, with a note.
+/// Refuses a format in whose dtype, or with whose scales, `chip` does not compute.
+fn supported(format: &Format, chip: &Accelerator) -> Result<()> {
+    format.compute.map_or(Ok(()), |dtype| chip.peak(dtype).map(drop))?;
+    if chip.computes(format) {
+        return Ok(());
+    }
+    let accepted = format!("bf16: {} does not compute in {}", chip.id, format.name);
+    Err(Error::field("precision", "activations", "fp4", accepted))
+}
+
+/// Note on weights in 4-bit floats with other scales than those of `chip`.
+fn emulated(chip: &Accelerator) -> String {
+    format!(
+        "{} has no nvfp4, its 4-bit floats are mxfp4: engines emulate nvfp4 there; weights count as weight-only, without the time \
+         of unpacking them",
+        chip.id
+    )
+}
+
+/// Returns MXFP4 with activations in 4-bit floats on AMD's chips that have them: those of AMD's checkpoints by Quark are in MXFP4, and
+/// vLLM computes in it there (`supports_mx` in `vllm/platforms/rocm.py`: gfx95).
+fn in_mxfp4(format: Format, chip: &Accelerator, assumptions: &mut Vec<String>) -> Format {
+    if format.name != Format::MXFP4.name || chip.vendor != "amd" || !chip.has(Dtype::Fp4) {
+        return format;
+    }
+    assumptions.push(format!("activations in mxfp4 on {}, as in AMD's checkpoints by Quark", chip.id));
+    format.computing_in(Dtype::Fp4)
+}
+
+/// Returns `format` as weight-only where `chip` does not compute in it and engines unpack it, with a note.
 fn unpacked(format: Format, chip: &Accelerator, assumptions: &mut Vec<String>) -> Format {
-    let Some(dtype) = format.compute.filter(|dtype| !chip.has(*dtype)) else { return format };
+    let Some(dtype) = format.compute.filter(|_| !chip.computes(&format)) else { return format };
+    if chip.has(dtype) {
+        assumptions.push(emulated(chip));
+        return Format { compute: None, ..format };
+    }
     if chip.vendor != "nvidia" || !UNPACKED.contains(&format.name) {
         return format;
     }
@@ -310,14 +348,15 @@ fn computes(
 ) -> Result<()> {
     let format = with_activations(quantization.format, activations)?;
     if activations.is_some() {
-        return format.compute.map_or(Ok(()), |dtype| chip.peak(dtype).map(drop));
+        return supported(&format, chip);
     }
-    let dtypes = quantization.formats().into_iter().filter_map(|f| f.compute);
-    assumptions.extend(dtypes.filter(|dtype| !chip.has(*dtype)).map(|dtype| {
-        format!(
+    let others = quantization.formats().into_iter().filter(|format| !chip.computes(format));
+    assumptions.extend(others.filter_map(|format| format.compute).map(|dtype| match chip.has(dtype) {
+        true => emulated(chip),
+        false => format!(
             "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
             chip.id, quantization.method
-        )
+        ),
     }));
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::workload::Workload;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::model::Model;
-use roofcast_facts::precision::{Dtype, KvFormat, WeightFormat};
+use roofcast_facts::precision::{Format, KvFormat, WeightFormat};
 
 /// The line of an engine in the table.
 struct Support {
@@ -97,7 +97,7 @@ pub fn engines_of(chip: &Accelerator) -> Vec<&'static str> {
 /// Formats of the KV cache that the engine has on `chip`; `None` for an engine without an entry.
 pub fn kv_formats(engine: EngineKind, chip: &Accelerator) -> Option<Vec<&'static str>> {
     let all = of(engine)?.kv.iter().copied();
-    Some(all.filter(|kv| *kv != "nvfp4" || chip.has(Dtype::Fp4)).collect())
+    Some(all.filter(|kv| *kv != "nvfp4" || chip.computes(&Format::NVFP4)).collect())
 }
 
 /// True if the only 8-bit elements of the engine's KV cache are floats.
@@ -144,9 +144,8 @@ pub(super) fn check_formats(
     kv: KvFormat,
 ) -> Result<()> {
     let Some(engine) = named else {
-        if kv.name == "nvfp4" && !chip.has(Dtype::Fp4) {
-            let accepted =
-                format!("bf16, fp16, fp8, int8 or int4: {} does not compute in 4-bit floats", chip.id);
+        if kv.name == "nvfp4" && !chip.computes(&Format::NVFP4) {
+            let accepted = format!("bf16, fp16, fp8, int8 or int4: {} does not compute in nvfp4", chip.id);
             return Err(Error::field("precision", "kv", format!("{:?}", kv.name), accepted));
         }
         return Ok(());
@@ -238,6 +237,8 @@ mod tests {
                 checked(engine, "h100-sxm", "nvfp4").is_err() && checked(engine, "b200-sxm", "nvfp4").is_ok()
             );
         }
+        // AMD's 4-bit floats are MXFP4.
+        assert!(checked(Some(EngineKind::Vllm), "mi355x", "nvfp4").is_err());
         assert!(checked(Some(EngineKind::LlamaCpp), "b200-sxm", "nvfp4").is_err());
         assert!(checked(Some(EngineKind::LlamaCpp), "h100-sxm", "q8_0").is_ok());
         let error = checked(Some(EngineKind::Vllm), "h100-sxm", "q8_0").unwrap_err().to_string();

@@ -69,6 +69,17 @@ pub struct Widths {
 }
 
 impl Widths {
+    /// Widths of a step of which `part` has the widths `wide`, and the rest has these.
+    fn mixed(&self, wide: Widths, part: f64) -> Widths {
+        let mixed = |narrow: f64, wide: f64| narrow + (wide - narrow) * part;
+        Widths {
+            ttft: mixed(self.ttft, wide.ttft),
+            tpot: mixed(self.tpot, wide.tpot),
+            e2e: mixed(self.e2e, wide.e2e),
+            throughput: mixed(self.throughput, wide.throughput),
+        }
+    }
+
     /// All widths, in the order of the fields.
     pub fn all(&self) -> [f64; 4] {
         [self.ttft, self.tpot, self.e2e, self.throughput]
@@ -102,6 +113,20 @@ impl Band {
             Load::AtOnce => self.at_once,
             Load::OpenLoop => self.open_loop,
             Load::Disaggregated => self.disaggregated,
+        }
+    }
+
+    /// Band of a deployment of whose steps `part` has the widths `wide`, and the rest those of `self`.
+    pub(crate) fn mixed(&self, wide: &Band, part: f64) -> Band {
+        let widths = |load| self.widths(load).mixed(wide.widths(load), part);
+        Band {
+            evidence: wide.evidence,
+            step: widths(Load::Step),
+            prompt: widths(Load::Prompt),
+            closed_loop: widths(Load::ClosedLoop),
+            at_once: widths(Load::AtOnce),
+            open_loop: widths(Load::OpenLoop),
+            disaggregated: widths(Load::Disaggregated),
         }
     }
 
@@ -147,6 +172,16 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A quarter of a step has the width 2 and the rest 1.2: 1.2 + 0.8 / 4 = 1.4; nothing and all of it have either width.
+    #[test]
+    fn a_width_is_weighed_by_the_part_of_a_step() {
+        let widths = |width: f64| Widths { ttft: width, tpot: width, e2e: width, throughput: width };
+        for (part, expected) in [(0.0, 1.2), (0.25, 1.4), (1.0, 2.0)] {
+            let mixed = widths(1.2).mixed(widths(2.0), part).all();
+            assert!(mixed.into_iter().all(|width| (width - expected).abs() < 1e-12), "{mixed:?}");
+        }
+    }
 
     /// An interval of width 2 ends at 1/2 and 2, at ∓z90; half of z90 is 2^0.5.
     #[test]

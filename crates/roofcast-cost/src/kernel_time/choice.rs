@@ -252,6 +252,23 @@ pub(super) fn substitutes<'a>(
     others
 }
 
+/// All-reduces of every engine: those on the chip itself first, then those on chips of its architecture, on each the engine's own first.
+pub(super) fn all_reduces<'a>(kernels: &Asking, profiles: &'a Profiles) -> Vec<MeasuredKernel<'a>> {
+    let timed = |s: &&Section| s.table == KernelTable::AllReduce;
+    let mut all = Vec::new();
+    for (chip, own) in Chips::embedded().of(kernels.chip) {
+        for of_engine in [true, false] {
+            let evidence = evidence_of(own, of_engine);
+            let here = profiles.sections.iter().filter(timed);
+            let here = here
+                .filter(|s| s.chip == chip.id && (s.engine == kernels.engine.name) == of_engine)
+                .map(|section| MeasuredKernel { section, chip, evidence });
+            all.extend(here);
+        }
+    }
+    all
+}
+
 /// Depth of evidence of a kernel of the chip itself, or of another; and of the engine itself, or of another.
 fn evidence_of(own_chip: bool, of_engine: bool) -> Evidence {
     match (own_chip, of_engine) {

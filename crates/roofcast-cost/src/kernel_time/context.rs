@@ -226,7 +226,11 @@ impl Found<'_> {
 
     /// Basis of the kernel's times.
     fn basis(&self) -> Basis {
-        Basis { in_place_of: self.in_place_of.clone(), ..self.candidate.basis(self.exact) }
+        let basis = self.candidate.basis(self.exact);
+        match &self.in_place_of {
+            Some(kernel) => basis.in_place_of(kernel.clone()),
+            None => basis,
+        }
     }
 
     /// Elements of the state of a recurrence.

@@ -28,9 +28,17 @@ pub(super) struct Subject<'f> {
     pub(super) curve: &'f dyn Fn(&MeasuredKernel) -> Option<(Curve, bool)>,
     /// True if bytes of weights decide the limit of the work at a size, with weights in the named format.
     pub(super) moves: &'f dyn Fn(&str, f64) -> bool,
+    /// The work on one rank, if the work is a part of it: an engine chooses the kernel of experts by format and chip, so that the
+    /// work on one rank decides which kernel counts on any number of ranks.
+    pub(super) on_one_rank: Option<&'f Subject<'f>>,
 }
 
 impl Subject<'_> {
+    /// The work that decides which kernel counts.
+    fn judged(&self) -> &Subject<'_> {
+        self.on_one_rank.unwrap_or(self)
+    }
+
     /// Curve of `kernel` from the first size of the grid on, and true if the shape was timed: the least sizes of some kernels
     /// were left out of the tables, because caches served them.
     fn whole(&self, kernel: &MeasuredKernel) -> Option<(Curve, bool)> {
@@ -40,18 +48,18 @@ impl Subject<'_> {
 }
 
 /// Times that a plausible kernel does not exceed.
-struct Bounds<'f> {
-    format: &'f str,
+struct Bounds {
+    format: String,
     /// Times of the wider format.
     wider: Option<Curve>,
     /// Least times of equal precision on the chip.
     fastest: Option<Curve>,
 }
 
-impl Bounds<'_> {
+impl Bounds {
     /// Bound in seconds at `size`, with the time of a wider format times `margin`; infinite without one.
     fn at(&self, subject: &Subject, size: f64, margin: f64) -> f64 {
-        let bounded = !is_weight_only(self.format) || (subject.moves)(self.format, size);
+        let bounded = !is_weight_only(&self.format) || (subject.moves)(&self.format, size);
         let wider = self.wider.as_ref().filter(|_| bounded).map(|curve| margin * curve.at(size));
         let fastest = self.fastest.as_ref().map(|curve| KIN * curve.at(size));
         wider.unwrap_or(f64::INFINITY).min(fastest.unwrap_or(f64::INFINITY))
@@ -90,33 +98,45 @@ impl Kernels<'_> {
         let listed = formats(&self.asking, subject.table, format);
         let chosen = candidates_for(&self.asking, profiles, subject.table, listed, format);
         let (curve, basis, kernel) = self.best(subject, &chosen)?;
-        let timed = kernel.section.format.as_str();
-        let wider = wider(timed);
-        if wider.is_empty() {
-            return Some((curve, basis));
-        }
-        let wider = wider.iter().filter_map(|format| self.plausible(profiles, subject, format));
-        let alike = kin(profiles, subject.table, &kernel);
-        let fastest = alike.iter().filter_map(|kernel| subject.whole(kernel)).map(|(curve, _)| curve);
-        let bounds = Bounds {
-            format: timed,
-            wider: wider.map(|(curve, _)| curve).reduce(|least, curve| least.least(&curve)),
-            fastest: fastest.reduce(|least, curve| least.least(&curve)),
-        };
+        let Some(bounds) = self.bounds(profiles, subject, &kernel) else { return Some((curve, basis)) };
         let within = |(curve, basis): (Curve, Basis)| {
             (curve.map(|size, seconds| seconds.min(bounds.at(subject, size, 1.0))), basis)
         };
-        if bounds.hold(subject, &curve) {
+        let judged = subject.judged();
+        let of_judged = subject.on_one_rank.and_then(|work| self.bounds(profiles, work, &kernel));
+        let judge = of_judged.as_ref().unwrap_or(&bounds);
+        let times = match subject.on_one_rank {
+            Some(work) => work.whole(&kernel)?.0,
+            None => curve.clone(),
+        };
+        if judge.hold(judged, &times) {
             return Some(within((curve, basis)));
         }
         let others = substitutes(&self.asking, profiles, subject.table, &kernel);
         let others = others.iter().filter_map(|other| {
-            let (curve, exact) = subject.whole(other)?;
+            let (times, _) = judged.whole(other)?;
+            let (curve, exact) = subject.whole(other).filter(|_| judge.hold(judged, &times))?;
             let exact = exact && other.section.format == kernel.section.format;
-            let basis = Basis { in_place_of: Some(kernel.section.kernel.clone()), ..other.basis(exact) };
-            bounds.hold(subject, &curve).then_some((curve, basis))
+            Some((curve, other.basis(exact).in_place_of(kernel.section.kernel.clone())))
         });
         Some(within(others.into_iter().next().unwrap_or((curve, basis))))
+    }
+
+    /// Times that a plausible kernel does not exceed beside `kernel`; `None` for 16 bits.
+    fn bounds(&self, profiles: &Profiles, subject: &Subject, kernel: &MeasuredKernel) -> Option<Bounds> {
+        let format = kernel.section.format.as_str();
+        let wider = wider(format);
+        if wider.is_empty() {
+            return None;
+        }
+        let wider = wider.iter().filter_map(|format| self.plausible(profiles, subject, format));
+        let alike = kin(profiles, subject.table, kernel);
+        let fastest = alike.iter().filter_map(|kernel| subject.whole(kernel)).map(|(curve, _)| curve);
+        Some(Bounds {
+            format: format.to_owned(),
+            wider: wider.map(|(curve, _)| curve).reduce(|least, curve| least.least(&curve)),
+            fastest: fastest.reduce(|least, curve| least.least(&curve)),
+        })
     }
 
     /// Times of an untimed kernel of narrower weights, which exceed the times of the 16-bit kernel at no size, or at none where
@@ -156,22 +176,27 @@ impl Kernels<'_> {
         subject: &Subject,
         kernels: &[MeasuredKernel<'k>],
     ) -> Option<(Curve, Basis, MeasuredKernel<'k>)> {
-        let timed = kernels.iter().filter_map(|kernel| {
-            let (curve, exact) = subject.whole(kernel)?;
-            Some((curve, kernel.basis(exact), *kernel))
-        });
         let by_rows =
             subject.table == KernelTable::Gemm || self.asking.engine.kind == EngineKind::TensorrtLlm;
         let order = |curve: &Curve| match by_rows {
             true => curve.at(1.0),
             false => curve.sizes().map(|size| libm::log(curve.at(size))).sum(),
         };
-        timed.reduce(|least, other| {
-            let (first, second) =
-                if order(&least.0) <= order(&other.0) { (least, other) } else { (other, least) };
-            let curve = if by_rows { first.0.least(&second.0) } else { first.0 };
-            (curve, first.1, first.2)
-        })
+        let timed = kernels.iter().filter_map(|kernel| {
+            let (curve, exact) = subject.whole(kernel)?;
+            let order = match subject.on_one_rank.filter(|_| !by_rows) {
+                Some(work) => order(&work.whole(kernel)?.0),
+                None => order(&curve),
+            };
+            Some((order, (curve, kernel.basis(exact), *kernel)))
+        });
+        let best = timed.reduce(|least, other| {
+            let (first, second) = if least.0 <= other.0 { (least, other) } else { (other, least) };
+            let (order, (curve, basis, kernel)) = first;
+            let curve = if by_rows { curve.least(&second.1.0) } else { curve };
+            (order, (curve, basis, kernel))
+        });
+        best.map(|(_, best)| best)
     }
 }
 

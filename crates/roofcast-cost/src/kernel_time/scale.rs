@@ -5,10 +5,10 @@
 //! because a floor is not work. No time is below the operator's own limit, nor below its bytes at the bandwidth that the
 //! chip sustains: a table's kernel, timed again and again on one matrix, may read it from a cache.
 
-use super::choice::{MeasuredKernel, candidates};
+use super::choice::MeasuredKernel;
 use super::gate::Subject;
 use super::{Basis, Kernels, MeasuredTimes, RateFormula};
-use crate::coefficients::{KernelTimes, SKEW, busiest};
+use crate::coefficients::{SKEW, busiest};
 use crate::operator::{Matrix, Operator, RoutedExperts};
 use crate::profile::{Curve, KernelTable, Profiles};
 use roofcast_ask::spec::EngineKind;
@@ -157,7 +157,7 @@ impl Kernels<'_> {
             let moving = weight_bytes / self.chip.readable_bandwidth();
             moving.max(2.0 * elements * m / self.chip.sustained(operator.dtype, operator.rate))
         };
-        let subject = Subject { table: KernelTable::Gemm, curve: &curve, moves: &moves };
+        let subject = Subject { table: KernelTable::Gemm, curve: &curve, moves: &moves, on_one_rank: None };
         if let Some(chosen) = self.plausible(profiles, &subject, self.format_of(operator)) {
             return Some(self.above(chosen, floor));
         }
@@ -181,13 +181,17 @@ impl Kernels<'_> {
         let skew = busiest(experts.count(), experts.ranks, SKEW);
         let skew = if experts.busiest.is_some() { skew } else { 1.0 };
         let gated = experts.elements_over_gated();
-        let curve = |kernel: &MeasuredKernel| {
+        let timed = |kernel: &MeasuredKernel, target: [f64; 6]| {
             let name = kernel.section.format.as_str();
             if !Self::is_timed(operator, name) {
                 return None;
             }
-            // Experts without a gate were timed with two matrices of a gated expert's three.
-            let matrices = if kernel.section.kernel.ends_with("nongated") { 2.0 / 3.0 } else { 1.0 };
+            // Experts without a gate were timed with two matrices of a gated expert's three, and say nothing about gated ones.
+            let ungated = kernel.section.kernel.ends_with("nongated");
+            if ungated && gated > 0.99 {
+                return None;
+            }
+            let matrices = if ungated { 2.0 / 3.0 } else { 1.0 };
             // The degrees of parallelism matter less than the dimensions of one expert.
             const WEIGHTS: [f64; 6] = [1.0, 1.0, 1.0, 1.0, 0.5, 0.5];
             let distance =
@@ -203,7 +207,7 @@ impl Kernels<'_> {
                 scaled(&kernel.section.curve(index)?, exact, self.start(kernel, EXPERTS_START), limits);
             Some((curve.map(|tokens, _| curve.at(experts.busiest_tokens(tokens) / skew)), shape == target))
         };
-        let moves = |name: &str, tokens: f64| {
+        let decide = |name: &str, target: [f64; 6], tokens: f64| {
             let (moving, computing) = experts_terms(self.chip, name, target, tokens);
             moving >= computing
         };
@@ -212,7 +216,16 @@ impl Kernels<'_> {
             let moving = demand.weight_bytes / self.chip.readable_bandwidth();
             moving.max(demand.flops / self.chip.sustained(operator.dtype, operator.rate))
         };
-        let subject = Subject { table: KernelTable::Experts, curve: &curve, moves: &moves };
+        let [hidden, inner, top_k, count, ..] = target;
+        let whole = [hidden, inner, top_k, count, 1.0, 1.0];
+        let table = KernelTable::Experts;
+        let curve = |kernel: &MeasuredKernel| timed(kernel, whole);
+        let moves = |name: &str, tokens: f64| decide(name, whole, tokens);
+        let on_one_rank = Subject { table, curve: &curve, moves: &moves, on_one_rank: None };
+        let curve = |kernel: &MeasuredKernel| timed(kernel, target);
+        let moves = |name: &str, tokens: f64| decide(name, target, tokens);
+        let on_one_rank = Some(&on_one_rank).filter(|_| whole != target);
+        let subject = Subject { table, curve: &curve, moves: &moves, on_one_rank };
         let format = self.format_of(operator);
         let (curve, basis) = self.plausible(profiles, &subject, format)?;
         Some(self.above((curve, basis.standing_for(format)), floor))
@@ -236,26 +249,6 @@ impl Kernels<'_> {
         } else {
             0.0
         }
-    }
-
-    /// Curve of an all-reduce's seconds over bytes, if all-reduces over `ranks` ranks were timed on such links.
-    pub(crate) fn all_reduce(&self, ranks: u64) -> Option<(Curve, Basis)> {
-        let KernelTimes::Measured { profiles, .. } = &self.coefficients.kernels else { return None };
-        let own_link = self.chip.link.as_ref().filter(|_| ranks <= self.chip.node_size)?;
-        let timed = candidates(&self.asking, profiles, KernelTable::AllReduce, &["bf16"]);
-        let captured = |c: &&MeasuredKernel| c.section.kernel != "eager";
-        timed.iter().filter(captured).find_map(|candidate| {
-            let link = candidate.chip.link.as_ref()?;
-            let alike = link.topology.is_pcie() == own_link.topology.is_pcie()
-                && link.topology.is_through_host() == own_link.topology.is_through_host();
-            let (index, _) =
-                candidate.section.nearest(|s| (alike && u64::from(s[0]) == ranks).then_some(0.0))?;
-            let slower = link.bytes_per_s.0 / own_link.bytes_per_s.0;
-            let start = candidate.section.curve(index)?.at(1.0);
-            let curve = candidate.section.curve(index)?.map(|_, s| start + (s - start) * slower);
-            let exact = candidate.chip.id == self.chip.id;
-            Some((curve, candidate.basis(exact)))
-        })
     }
 
     /// Times of the chosen kernel, never below the limit.

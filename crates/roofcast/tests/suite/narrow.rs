@@ -162,6 +162,42 @@ fn cases() -> impl Iterator<Item = (&'static str, &'static str, (&'static str, u
     CHIPS.into_iter().flat_map(of_chip)
 }
 
+/// A chip computes in a narrow format if it has both the dtype and the scales; elsewhere the weights are unpacked to 16 bits, or the
+/// format is refused. CDNA 4 and Trainium3 have MXFP4, Blackwell has both.
+#[test]
+fn formats_compute_where_the_chip_has_them() {
+    let computes = |chip: &str, format: &str| {
+        let options = DeploymentOptions {
+            precision: PrecisionSpec { weights: Some(format.into()), ..PrecisionSpec::default() },
+            ..DeploymentOptions::default()
+        };
+        let chip = Arc::new(catalog().accelerator(chip).unwrap().clone());
+        let deployment = Deployment::resolve(model("llama-3.1-8b"), chip, &options).ok()?;
+        let emulated = deployment.assumptions.iter().any(|note| note.contains("engines emulate nvfp4"));
+        let step = cost(&Forecaster::ideal(deployment), &Batch::decode(1, 64), Utilization::FULL);
+        let product = step.operators.iter().find(|o| o.name.name() == "gate_up_proj").unwrap();
+        Some((product.dtype.to_string(), emulated))
+    };
+    for (chip, format, dtype, emulated) in [
+        ("b200-sxm", "nvfp4", "fp4", false),
+        ("mi355x", "nvfp4", "bf16", true),
+        ("mi350x", "nvfp4", "bf16", true),
+        ("trainium3", "nvfp4", "bf16", true),
+        ("mi355x", "mxfp4", "fp4", false),
+        ("mi300x", "mxfp4", "bf16", false),
+        ("h200-sxm", "mxfp4", "bf16", false),
+        ("h200-sxm", "nvfp4", "bf16", false),
+        ("mi355x", "fp8", "fp8", false),
+    ] {
+        assert_eq!(computes(chip, format), Some((dtype.to_owned(), emulated)), "{chip} {format}");
+    }
+    for (chip, format) in
+        [("mi300x", "nvfp4"), ("tpu-v6e", "nvfp4"), ("gaudi3", "nvfp4"), ("mi210", "fp8"), ("mi250x", "fp8")]
+    {
+        assert_eq!(computes(chip, format), None, "{chip} {format}");
+    }
+}
+
 /// Llama-3.1-70B in GPTQ on a B200 with 87 sequences, where nobody timed Marlin: another kernel takes its place, and the answer
 /// names both.
 #[test]
@@ -177,6 +213,39 @@ fn a_kernel_beyond_its_figures_gives_way() {
         said.starts_with("NOT MEASURED: nobody timed GEMMs with gptq-int4 weights on b200-sxm"),
         "{said}"
     );
+}
+
+/// One kernel of an engine computes the experts of a model on a chip over all widths of tensor parallelism, and twice as many chips
+/// take no longer for a prompt.
+#[test]
+fn experts_have_one_kernel_over_all_widths() {
+    let [oss, small, mixtral] =
+        ["openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B", "mistralai/Mixtral-8x7B-Instruct-v0.1"];
+    let cases = [
+        (oss, "mxfp4"),
+        (small, "bf16"),
+        (small, "fp8"),
+        (mixtral, "bf16"),
+        (mixtral, "fp8"),
+        (mixtral, "nvfp4"),
+    ];
+    let mut several = Vec::new();
+    for (chip, engine) in CHIPS.into_iter().flat_map(|chip| ["vllm", "sglang"].map(|e| (chip, e))) {
+        for (model, format) in cases {
+            let of_width = |tp| {
+                let forecaster = forecaster(chip, engine, (model, tp), format)?;
+                let step = cost(&forecaster, &Batch::prefill(1, 8192), Utilization::FULL);
+                let experts = step.operators.iter().find(|o| o.name.name() == "experts")?;
+                Some((experts.rests_on.as_ref()?.kernel.clone(), experts.forecast.ms()))
+            };
+            let widths: Vec<_> = [1, 2, 4, 8].into_iter().filter_map(of_width).collect();
+            let uneven = widths.windows(2).any(|pair| pair[0].0 != pair[1].0 || pair[0].1 < 1.05 * pair[1].1);
+            if uneven {
+                several.push(format!("{chip} {engine} {model} {format}: {widths:?}"));
+            }
+        }
+    }
+    assert!(several.is_empty(), "{}", several.join("\n"));
 }
 
 /// Attention of a prompt or of decodes on one chip differs between engines by less than the ratio beyond which a kernel gives way

@@ -41,11 +41,13 @@ pub(super) fn table(cost: &Cost) -> String {
         ]
     };
     let AddedTimes { small_kernels, launches, host, links } = cost.beside;
+    let replaced = cost.all_reduces_rest_on.as_ref().filter(|basis| basis.in_place_of.is_some());
+    let messages = replaced.map_or_else(|| "messages between ranks".to_owned(), measurement);
     let beside = [
-        ("small kernels", Picoseconds::ZERO, small_kernels, "counted per layer"),
-        ("launches", Picoseconds::ZERO, launches, "launches without a CUDA graph"),
-        ("host", Picoseconds::ZERO, host, "host time not overlapped"),
-        ("links", cost.terms.communication, links, "messages between ranks"),
+        ("small kernels", Picoseconds::ZERO, small_kernels, "counted per layer".to_owned()),
+        ("launches", Picoseconds::ZERO, launches, "launches without a CUDA graph".to_owned()),
+        ("host", Picoseconds::ZERO, host, "host time not overlapped".to_owned()),
+        ("links", cost.terms.communication, links, messages),
     ];
     let more = beside.into_iter().filter(|(_, limit, forecast, _)| *limit + *forecast > Picoseconds::ZERO);
     let more = more.map(|(name, limit, forecast, what)| {
@@ -56,24 +58,27 @@ pub(super) fn table(cost: &Cost) -> String {
         // An overhead without a limit has no efficiency.
         let links = limit > Picoseconds::ZERO && forecast > Picoseconds::ZERO;
         cells[9] = if links { percent(limit.seconds() / forecast.seconds()) } else { "–".to_owned() };
-        cells[10] = what.to_owned();
+        cells[10] = what;
         cells
     });
     let rows: Vec<_> = cost.operators.iter().map(row).chain(more).collect();
     table::fitted(&header, &rows, 2, &SPARE)
 }
 
-/// Mark of the measurement behind an operator's forecast: `=` if this exact shape was timed, `~` if a similar one was.
+/// Measurement behind an operator's forecast; empty for a limit.
 pub(super) fn rests_on(operator: &OperatorCost) -> String {
-    let sign = |basis: &Basis| match (basis.evidence, basis.exact) {
+    operator.rests_on.as_ref().map_or(String::new(), measurement)
+}
+
+/// Name of a measured kernel, marked `=` if this exact shape was timed, `~` if a similar one was, and the kernel in whose place it counts.
+fn measurement(basis: &Basis) -> String {
+    let sign = match (basis.evidence, basis.exact) {
         (Evidence::Nothing, _) => "",
         (_, true) => "= ",
         (_, false) => "~ ",
     };
-    operator.rests_on.as_ref().map_or(String::new(), |basis| {
-        let named = basis.in_place_of.as_ref().map_or(String::new(), |kernel| format!(", for {kernel}"));
-        format!("{}{}{named}", sign(basis), basis.kernel)
-    })
+    let named = basis.in_place_of.as_ref().map_or(String::new(), |kernel| format!(", for {kernel}"));
+    format!("{sign}{}{named}", basis.kernel)
 }
 
 /// The row of an operator in CSV.

@@ -10,6 +10,7 @@ use crate::show::number::{counted, dollars, grouped, percent, significant};
 use crate::show::table;
 use anyhow::Result;
 use roofcast::capacity::{CapacityQuestion, capacity};
+use roofcast::coefficients::Evidence;
 use roofcast::cost::{Cost, Utilization};
 use roofcast::deployment::DeploymentOptions;
 use roofcast::limits::{LimitsQuestion, limits};
@@ -293,7 +294,10 @@ fn sure(best: &Choice) -> Option<String> {
         })
         .collect();
     let goal = Goal::of(!best.bounds.is_empty());
-    let likely = format!("{} likely to {}", chance(best.chance?), goal.meet);
+    let untimed = best.evidence.is_some_and(|evidence| evidence <= Evidence::Family);
+    let provided =
+        if untimed { ", if kernels that nobody timed err no more than those that were" } else { "" };
+    let likely = format!("{} likely to {}{provided}", chance(best.chance?), goal.meet);
     Some(match intervals.is_empty() {
         true => likely,
         false => format!("{likely}; in 8 of 10 cases {}", intervals.join(", ")),
