@@ -32,7 +32,7 @@ pub(crate) struct KernelEvidence {
     pub(crate) untimed: Vec<String>,
     /// Part that all kernels without measured times take of the step in which it is the largest.
     pub(crate) untimed_part: f64,
-    /// Basis of all-reduces, if they count in place of those of the engine's own table.
+    /// Basis of all-reduces, if another table counts in place of the engine's own.
     pub(crate) all_reduces: Option<Basis>,
 }
 
@@ -122,7 +122,7 @@ impl StepParts {
     }
 }
 
-/// Name of an operator's kernels in texts: that of its family for kernels of quantized `weights`, else its own.
+/// Name of an operator's kernels in texts: the family with the format for kernels of quantized `weights`, else the operator.
 fn name(operator: &Operator, weights: &str) -> String {
     match operator.kind.family() {
         Family::Moe => format!("routed experts with {weights} weights"),
@@ -218,8 +218,7 @@ mod tests {
         }
     }
 
-    /// Kernels without times take a part of a step, and widen its band by as much: no deployment of a band between that of the
-    /// architecture and that of an untimed family is outside both.
+    /// Kernels without times take a part of a step, and widen the band from the architecture's towards the untimed family's by as much.
     #[test]
     fn the_untimed_part_of_a_step_widens_its_band() {
         let calibration = Calibration::embedded().unwrap();

@@ -107,11 +107,6 @@ impl Timing {
         &self.operators[index].basis
     }
 
-    /// Measurement behind the time of all-reduces; `None` if there are none, or none were timed.
-    pub(crate) fn all_reduces(&self) -> Option<&Basis> {
-        self.overhead.messages.basis.as_ref()
-    }
-
     /// Work of the operator at `index` in one layer of a pass.
     pub(crate) fn demand(&self, index: usize, pass: &Pass) -> Work {
         match &self.model.operators[index].form {

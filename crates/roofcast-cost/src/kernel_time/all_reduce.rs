@@ -3,7 +3,7 @@
 //! Knows: an engine switches algorithms by size, and near a switch an all-reduce takes up to three times as long as the
 //! fastest one. A table whose times exceed [`KIN`] times the fastest at more than [`SWITCH`] sizes, among all engines on the chip and on
 //! chips of its architecture with equal links, has a collective that the engine does not run there: a fallback to NCCL of an older
-//! version, or of ranks in several hosts. The most similar plausible table takes its place, that of the chip itself first, because
+//! version, or of ranks in several hosts. The most similar plausible table takes its place, the chip's own first, because
 //! links and hosts are the chip's. No time exceeds [`KIN`] times the fastest. Knows nothing about which messages there are.
 
 use super::choice::{MeasuredKernel, all_reduces, candidates};
@@ -40,7 +40,7 @@ impl Kernels<'_> {
     }
 }
 
-/// Seconds of `kernel` over bytes among `ranks` ranks with links like `own_link`: beyond the start, that of one byte, the time grows
+/// Seconds of `kernel` over bytes among `ranks` ranks with links like `own_link`: beyond the start, the time of one byte, it grows
 /// with the ratio of the links' rates. `None` if no such all-reduce was timed in a captured graph.
 fn reduced(kernel: &MeasuredKernel, own_link: &Link, ranks: u64) -> Option<Curve> {
     let link = kernel.chip.link.as_ref().filter(|_| kernel.section.kernel != "eager")?;
@@ -90,13 +90,13 @@ mod tests {
         let mut compared = 0;
         let engines = ["vllm", "sglang", "tensorrt-llm"];
         for (chip, engine) in chips.iter().flat_map(|chip| engines.map(|engine| (*chip, engine))) {
-            let own = catalog.accelerator(chip).unwrap();
+            let machine = catalog.accelerator(chip).unwrap();
             for ranks in [2, 4, 8, 16] {
                 let Some((times, basis)) = all_reduce(chip, engine, ranks) else { continue };
                 let alike = tables().filter(|s| {
                     let other = catalog.accelerator(&s.chip).unwrap();
-                    let [link, own_link] = [other, own].map(|chip| chip.link.as_ref().unwrap());
-                    other.architecture == own.architecture
+                    let [link, own_link] = [other, machine].map(|chip| chip.link.as_ref().unwrap());
+                    other.architecture == machine.architecture
                         && (&link.kind, link.bytes_per_s) == (&own_link.kind, own_link.bytes_per_s)
                 });
                 for table in alike {

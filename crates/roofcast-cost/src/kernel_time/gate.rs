@@ -28,7 +28,7 @@ pub(super) struct Subject<'f> {
     pub(super) curve: &'f dyn Fn(&MeasuredKernel) -> Option<(Curve, bool)>,
     /// True if bytes of weights decide the limit of the work at a size, with weights in the named format.
     pub(super) moves: &'f dyn Fn(&str, f64) -> bool,
-    /// The work on one rank, if the work is a part of it: an engine chooses the kernel of experts by format and chip, so that the
+    /// The whole work on one rank, if the work is a part: an engine chooses the kernel of experts by format and chip, so that the
     /// work on one rank decides which kernel counts on any number of ranks.
     pub(super) on_one_rank: Option<&'f Subject<'f>>,
 }
@@ -122,7 +122,7 @@ impl Kernels<'_> {
         Some(within(others.into_iter().next().unwrap_or((curve, basis))))
     }
 
-    /// Times that a plausible kernel does not exceed beside `kernel`; `None` for 16 bits.
+    /// Times that a plausible kernel in the place of `kernel` does not exceed; `None` for 16 bits.
     fn bounds(&self, profiles: &Profiles, subject: &Subject, kernel: &MeasuredKernel) -> Option<Bounds> {
         let format = kernel.section.format.as_str();
         let wider = wider(format);

@@ -177,6 +177,13 @@ impl Messages {
     }
 }
 
+impl super::Timing {
+    /// Measurement behind the time of all-reduces; `None` if there are none, or none were timed.
+    pub(crate) fn all_reduces(&self) -> Option<&Basis> {
+        self.overhead.messages.basis.as_ref()
+    }
+}
+
 /// Measured times of exchanges by low-latency kernels on one node, whose multiprocessors copy the tokens; see
 /// [`super::overlap`].
 fn works(deployment: &Deployment, kernels: &Kernels) -> [Vec<Exchanged>; 2] {
