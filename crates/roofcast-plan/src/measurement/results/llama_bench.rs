@@ -124,6 +124,11 @@ fn on_cpu(document: &Document) -> bool {
     document.text("backends").is_some_and(|backends| backends == "CPU" || backends == "BLAS")
 }
 
+/// Number of layers on the card; `None` for −1, which are all.
+fn device_layers(document: &Document) -> Option<u64> {
+    document.at("n_gpu_layers").and_then(Value::as_f64).filter(|n| *n >= 0.0).map(|n| n as u64)
+}
+
 fn stated(document: &Document) -> Result<Stated> {
     let kv = document.text("type_k").map(str::to_lowercase);
     if document.text("type_v").map(str::to_lowercase) != kv && document.at("type_v").is_some() {
@@ -133,8 +138,6 @@ fn stated(document: &Document) -> Result<Stated> {
     let names = document.text(if cpu { "cpu_info" } else { "gpu_info" });
     let cards = if cpu { 1 } else { cards(document) };
     let rows = document.text("split_mode") == Some("tensor");
-    // Layers on the card; -1 are all.
-    let layers = document.at("n_gpu_layers").and_then(Value::as_f64).filter(|n| !cpu && *n >= 0.0);
     Ok(Stated {
         parameters: document.number("model_n_params")?,
         // The first card; another kind beside it is refused.
@@ -145,7 +148,7 @@ fn stated(document: &Document) -> Result<Stated> {
         kv: kv.filter(|kv| kv != "f16"),
         tp: (cards > 1 && rows).then_some(cards),
         pp: (cards > 1 && !rows).then_some(cards),
-        device_layers: layers.map(|n| n as u64),
+        device_layers: device_layers(document).filter(|_| !cpu),
         ..Stated::default()
     })
 }
@@ -190,6 +193,8 @@ pub(super) fn batched(document: &Document) -> Vec<Result<ClientRun>> {
         };
         run.set("served", false);
         run.stated.engine = Some("llama.cpp");
+        // Without any layer on a card the run may be one of a processor.
+        run.stated.device_layers = device_layers(document).filter(|layers| *layers > 0);
         Ok(run)
     };
     vec![batch()]

@@ -339,6 +339,7 @@ fn llama_bench_in_three_forms() {
     let row = times(batch, "llama-batched-bench", [Some(80.0), Some(10.0), None]);
     assert_eq!((row.kind, row.concurrency), (MeasurementKind::StaticBatchPhases, Some(8)));
     refused(&batch.replace(r#""is_pp_shared": 0"#, r#""is_pp_shared": 1"#), &["is_pp_shared"]);
+    refused(&batch.replacen('{', r#"{"n_gpu_layers": 20, "#, 1), &["n_gpu_layers", "20"]);
 }
 
 /// 250 tokens/s over 5 samples/s are 50 tokens each.
