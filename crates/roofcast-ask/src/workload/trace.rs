@@ -95,6 +95,8 @@ impl Trace {
     /// `None`.
     pub fn parse(place: &str, text: &str, format: Option<TraceFormat>) -> Result<Trace> {
         let text = &*json::listed(text.strip_prefix('\u{feff}').unwrap_or(text));
+        let flat = if format.is_none() { json::table(text) } else { None };
+        let text = flat.as_deref().unwrap_or(text);
         let format = match format {
             Some(format) => format,
             None => detect(place, text)?,
