@@ -5,6 +5,7 @@
 
 mod ask;
 mod caveats;
+pub(crate) mod classes;
 mod client;
 mod clock;
 pub(crate) mod conversation;
@@ -15,6 +16,7 @@ mod failure;
 mod lag;
 pub(crate) mod load;
 pub(crate) mod network;
+pub(crate) mod pixels;
 mod probe;
 pub(crate) mod prompt;
 mod proxy;
@@ -41,6 +43,7 @@ pub(crate) mod window;
 use anyhow::{Context, Result, bail};
 use ask::Asker;
 use caveats::Given;
+use classes::Class;
 use client::Client;
 use clock::Clock;
 use energy::{Energy, Metering, Source};
@@ -188,6 +191,7 @@ impl Bench {
             tokenized: speech.vocabulary.is_some(),
             notes: speech.notes,
             shares_prompts: false,
+            classes: Vec::new(),
         };
         let prompts = Prompts::new(speech.seed, speech.vocabulary);
         let mut bench =
@@ -244,9 +248,14 @@ impl Bench {
         judge: &Judge,
         mut tell: impl FnMut(Told),
     ) -> Result<Measured> {
-        let traffic = Traffic::new(workload, place)?.without_turn_round();
+        // The words of a prompt have the tokens of its text; images are beside them.
+        let mut text = workload.clone();
+        self.prompts.images = text.images.take();
+        let traffic = Traffic::new(&text, place)?.without_turn_round();
         let requested = requested(workload);
-        let given = Given { shares_prompts: traffic.shares_prompts(), ..self.given.clone() };
+        let classes = workload.classes.iter().map(|class| Class { name: class.name.clone(), slo: class.slo });
+        let classes = classes.collect();
+        let given = Given { shares_prompts: traffic.shares_prompts(), classes, ..self.given.clone() };
         if self.how.resets && !self.stopped {
             self.runtime.block_on(reset::reset(&self.servers))?;
         }
@@ -275,6 +284,7 @@ impl Bench {
                 bounds: self.how.bounds,
                 cancelling: self.how.cancelling,
                 repeats: self.how.repeats,
+                has_classes: !workload.classes.is_empty(),
             };
             let metering =
                 if self.power.is_empty() { None } else { Some(Metering::start(self.power.clone()).await) };

@@ -80,6 +80,14 @@ pub enum Arrivals {
         /// [`TURN_ROUND`](super::TURN_ROUND) if absent.
         turn_round_s: Option<f64>,
     },
+    /// Users who each send at their own rate: a request every `every_s` seconds, or when the answer to the one before has
+    /// come, if that is later. They begin one after another within the first `every_s`.
+    PacedUsers {
+        /// Number of users.
+        concurrency: u64,
+        /// Seconds from one request of a user to the next.
+        every_s: f64,
+    },
     /// Conversations: the prompt of each turn is all earlier text of the conversation plus new text. Prompt lengths
     /// count only the new text.
     Sessions {
@@ -108,7 +116,7 @@ pub struct Conversations {
 }
 
 impl Arrivals {
-    /// Mean requests per second: of a ramp while it rises, of a series up to its last point, of a trace over its duration. `None` for conversations, and
+    /// Mean requests per second: of users with a rate each if answers come in time, of a ramp while it rises, of a series up to its last point, of a trace over its duration. `None` for conversations, and
     /// if arrivals depend on answers or all come at once.
     pub fn rate(&self) -> Option<f64> {
         match self {
@@ -118,6 +126,7 @@ impl Arrivals {
             | Arrivals::Profile { rate, .. } => Some(*rate),
             Arrivals::Ramp { from, to, .. } => Some((from + to) / 2.0),
             Arrivals::Series { points } => Some(series::mean(points)),
+            Arrivals::PacedUsers { concurrency, every_s } => Some(*concurrency as f64 / every_s),
             Arrivals::Burst { size: Some(size), every_s: Some(every) } => Some(*size as f64 / every),
             Arrivals::Trace(replay) => replay.requests_per_s(),
             _ => None,
@@ -226,6 +235,11 @@ impl Arrivals {
                 number(place, "turn_round_s", turn_round, sane, "seconds from 0 to 10^6")?;
                 think(think_s)
             }
+            Arrivals::PacedUsers { concurrency, every_s } => {
+                check_concurrency(place, *concurrency)?;
+                positive("every_s", *every_s)?;
+                lasts("every_s", *concurrency as f64 / every_s)
+            }
             Arrivals::Sessions { .. } => self.check_sessions(place, requests).and_then(|()| match self {
                 Arrivals::Sessions { think_s, .. } => think(think_s),
                 _ => Ok(()),
@@ -280,13 +294,6 @@ enum Pace {
         rate: f64,
     },
     /// `sum` is the expected number of arrivals so far; each arrival adds an exponential draw.
-    Ramp {
-        from: f64,
-        to: f64,
-        over: f64,
-        sum: f64,
-    },
-    /// `sum` is the expected number of arrivals so far.
     Series {
         series: Series,
         sum: f64,
@@ -316,13 +323,18 @@ impl Clock {
             Arrivals::Profile { rate, counts } => {
                 Pace::Profile { profile: Profile::new(&counts, rate), sum: 0.0 }
             }
-            Arrivals::Ramp { from, to, over_s } => Pace::Ramp { from, to, over: over_s, sum: 0.0 },
+            Arrivals::Ramp { from, to, over_s } => {
+                Pace::Series { series: Series::new(&[[0.0, from], [over_s, to]].into()), sum: 0.0 }
+            }
             Arrivals::Series { points } => Pace::Series { series: Series::new(&points), sum: 0.0 },
             Arrivals::Burst { size, every_s } => {
                 Pace::Burst { size: size.unwrap_or(u64::MAX), every: every_s.unwrap_or(0.0) }
             }
             Arrivals::Offline => Pace::Burst { size: u64::MAX, every: 0.0 },
-            Arrivals::ClosedLoop { .. } | Arrivals::Sessions { .. } | Arrivals::Trace(_) => return None,
+            Arrivals::ClosedLoop { .. }
+            | Arrivals::PacedUsers { .. }
+            | Arrivals::Sessions { .. }
+            | Arrivals::Trace(_) => return None,
         };
         let stream = Stream::new(seed, Purpose::Arrivals);
         Some(Clock { pace, stream, at: Picoseconds::ZERO, drawn: 0 })
@@ -349,10 +361,6 @@ impl Clock {
                 *sum += self.stream.exponential();
                 Picoseconds::from_seconds(series.time_s(*sum))
             }
-            Pace::Ramp { from, to, over, sum } => {
-                *sum += self.stream.exponential();
-                Picoseconds::from_seconds(ramp_time(*from, *to, *over, *sum))
-            }
         };
         self.at
     }
@@ -363,17 +371,6 @@ fn gap(seconds: f64) -> Picoseconds {
     Picoseconds((seconds * 1e12 + 0.5) as u64)
 }
 
-/// Time in seconds at which `sum` arrivals are expected: from·t + (to − from) t²/(2 over) = sum up to `over`, and `to`
-/// per second after that.
-fn ramp_time(from: f64, to: f64, over: f64, sum: f64) -> f64 {
-    let rising = (from + to) / 2.0 * over;
-    if sum >= rising {
-        return over + (sum - rising) / to;
-    }
-    let slope = (to - from) / over;
-    2.0 * sum / (from + (from * from + 2.0 * slope * sum).max(0.0).sqrt())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -381,19 +378,6 @@ mod tests {
     fn times(arrivals: &Arrivals, count: usize) -> Vec<f64> {
         let mut clock = Clock::new(arrivals, 5).unwrap();
         (0..count).map(|_| clock.next().seconds()).collect()
-    }
-
-    #[test]
-    fn a_ramp_by_hand() {
-        // A ramp from 1/s to 3/s over 10 s: 20 arrivals are expected in that time, of which 1·5 + 0.2·25/2 = 7.5 by t =
-        // 5 s.
-        assert!((ramp_time(1.0, 3.0, 10.0, 7.5) - 5.0).abs() < 1e-12);
-        assert!((ramp_time(1.0, 3.0, 10.0, 20.0) - 10.0).abs() < 1e-12);
-        assert!((ramp_time(1.0, 3.0, 10.0, 26.0) - 12.0).abs() < 1e-12);
-        // A ramp from 3/s to 1/s: 12.5 by 5 s.
-        assert!((ramp_time(3.0, 1.0, 10.0, 12.5) - 5.0).abs() < 1e-12);
-        // A ramp from 0: t²/2 · 0.1 = 0.2 at 2 s.
-        assert!((ramp_time(0.0, 1.0, 10.0, 0.2) - 2.0).abs() < 1e-12);
     }
 
     #[test]

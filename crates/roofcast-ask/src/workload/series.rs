@@ -143,6 +143,22 @@ mod tests {
         assert!((pause.time_s(5.0 + 2.5) - (20.0 + 25_f64.sqrt())).abs() < 1e-9, "{}", pause.time_s(7.5));
     }
 
+    /// A ramp is a series of two points. From 1/s to 3/s over 10 s, 20 arrivals are expected in that time, of which 1·5 + 0.2·25/2 =
+    /// 7.5 by 5 s; from 3/s to 1/s 12.5 by 5 s; from 0, t²/2 · 0.1 = 0.2 at 2 s.
+    #[test]
+    fn a_ramp_by_hand() {
+        let ramp = |from, to, sum| Series::new(&[[0.0, from], [10.0, to]].into()).time_s(sum);
+        for (time, expected) in [
+            (ramp(1.0, 3.0, 7.5), 5.0),
+            (ramp(1.0, 3.0, 20.0), 10.0),
+            (ramp(1.0, 3.0, 26.0), 12.0),
+            (ramp(3.0, 1.0, 12.5), 5.0),
+            (ramp(0.0, 1.0, 0.2), 2.0),
+        ] {
+            assert!((time - expected).abs() < 1e-12, "{time} {expected}");
+        }
+    }
+
     #[test]
     fn files_of_series() {
         let expected: Points = [[0.0, 5.0], [60.0, 20.0]].into();

@@ -202,6 +202,10 @@ impl Source {
                 let think = Think::new(*think_s, seed);
                 Source::Closed(Users::new((*concurrency).min(total), think, closed.ramped(), *turn_round_s))
             }
+            Arrivals::PacedUsers { concurrency, every_s } => {
+                let every = Picoseconds::from_seconds(*every_s);
+                Source::Closed(Users::paced((*concurrency).min(total), every, seed))
+            }
             Arrivals::Trace(replay) if replay.has_sessions() => {
                 Source::Agents(Box::new(Agents::new(Arc::clone(replay.recorded.as_ref()?), replay, seed)))
             }

@@ -16,6 +16,8 @@ pub const TURN_ROUND: f64 = 1e-3;
 pub(super) struct Users {
     /// Send times. A user is in the heap at most once, so the order is total.
     due: BinaryHeap<Reverse<(Picoseconds, u32)>>,
+    /// Time from a user's request to the next, and the time of each user's last; `None` if answers alone set the pace.
+    pace: Option<(Picoseconds, Vec<Picoseconds>)>,
     think: Think,
     turn_round: Picoseconds,
 }
@@ -26,7 +28,14 @@ impl Users {
         let begins =
             |user: u32| Picoseconds((u128::from(ramp.0) * u128::from(user) / u128::from(count)) as u64);
         let due = (0..count as u32).map(|user| Reverse((begins(user), user))).collect();
-        Users { due, think, turn_round: Picoseconds::from_seconds(turn_round.unwrap_or(TURN_ROUND)) }
+        let turn_round = Picoseconds::from_seconds(turn_round.unwrap_or(TURN_ROUND));
+        Users { due, pace: None, think, turn_round }
+    }
+
+    /// `count` users who each send every `every`, and begin one after another within the first.
+    pub(super) fn paced(count: u64, every: Picoseconds, seed: u64) -> Users {
+        let users = Users::new(count, Think::new(None, seed), every, None);
+        Users { pace: Some((every, vec![Picoseconds::ZERO; count as usize])), ..users }
     }
 
     pub(super) fn without_turn_round(self) -> Users {
@@ -38,11 +47,17 @@ impl Users {
     }
 
     pub(super) fn next(&mut self) -> Option<(Picoseconds, u32)> {
-        self.due.pop().map(|Reverse(next)| next)
+        let Reverse((at, user)) = self.due.pop()?;
+        if let Some(last) = self.pace.as_mut().and_then(|(_, last)| last.get_mut(user as usize)) {
+            *last = at;
+        }
+        Some((at, user))
     }
 
     pub(super) fn answered(&mut self, user: u32, at: Picoseconds) {
-        let at = at + self.turn_round + self.think.draw();
+        let answered = at + self.turn_round + self.think.draw();
+        let due = self.pace.as_ref().and_then(|(every, last)| Some(*last.get(user as usize)? + *every));
+        let at = due.map_or(answered, |due| due.max(answered));
         self.due.push(Reverse((at, user)));
     }
 }
@@ -106,5 +121,29 @@ impl Think {
             return Picoseconds::ZERO;
         }
         Picoseconds::from_seconds(self.mean * self.stream.exponential())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: f64) -> Picoseconds {
+        Picoseconds::from_seconds(seconds)
+    }
+
+    /// Two users send every 10 s, from 0 and 5 s on. The first is answered after 3 s and sends again at 10 s; the second is answered
+    /// after 12 s, at 17 s, and sends a turn-round later; then it is due 10 s after that.
+    #[test]
+    fn users_keep_their_own_pace() {
+        let mut users = Users::paced(2, s(10.0), 1);
+        assert_eq!((users.next(), users.next()), (Some((s(0.0), 0)), Some((s(5.0), 1))));
+        users.answered(0, s(3.0));
+        assert_eq!(users.next(), Some((s(10.0), 0)));
+        users.answered(1, s(17.0));
+        let late = s(17.0) + s(TURN_ROUND);
+        assert_eq!(users.next(), Some((late, 1)));
+        users.answered(1, s(18.0));
+        assert_eq!(users.next(), Some((late + s(10.0), 1)));
     }
 }

@@ -3,6 +3,7 @@
 //! Knows: which sums of a run show that its figures measure something else than intended. Pure. [`super::report`]
 //! decides if a run is invalid because of its load or its client.
 
+use super::classes::Class;
 use super::scrape::ServerMetrics;
 use super::tally::{Tally, share};
 
@@ -37,6 +38,8 @@ pub(crate) struct Given {
     pub(crate) tokenized: bool,
     /// Remarks made before the run, one sentence each.
     pub(crate) notes: Vec<String>,
+    /// Classes of requests, each with its SLO.
+    pub(crate) classes: Vec<Class>,
 }
 
 /// One sentence on the run's figures.

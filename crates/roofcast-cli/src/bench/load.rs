@@ -27,6 +27,8 @@ pub(super) struct Run {
     pub(super) records: Vec<Record>,
     /// Time in flight of each request, by the client's clock.
     pub(super) flown: Vec<Flown>,
+    /// Class of each request by its id; empty without classes.
+    pub(super) class_of: BTreeMap<u64, u32>,
     /// Sums over the answers that the records do not have.
     pub(super) tally: Tally,
     /// Lag of the client's loop.
@@ -62,6 +64,7 @@ pub(crate) struct Cancelling {
 /// A request in flight.
 struct Flight {
     user: u32,
+    class: u32,
     scheduled: Picoseconds,
     sent: Picoseconds,
     input_len: u64,
@@ -82,6 +85,7 @@ struct Loop<'a> {
     bounds: Bounds,
     cancelling: Cancelling,
     repeats: bool,
+    has_classes: bool,
     failures: u64,
     /// Detector of a server that does not keep up, if the run shall end then.
     watch: Option<Saturation>,
@@ -103,12 +107,14 @@ pub(super) struct Means<'a> {
     pub(super) cancelling: Cancelling,
     /// True if requests that the server refuses for a while are repeated.
     pub(super) repeats: bool,
+    /// True if the workload has classes of requests.
+    pub(super) has_classes: bool,
 }
 
 /// Opens connections, then offers `traffic` until it is all answered, or until `stop` fires. `tell` receives the
 /// number of answers so far.
 pub(super) async fn drive(
-    Means { asker, prompts, lag, ahead, stopped, bounds, cancelling, repeats }: Means<'_>,
+    Means { asker, prompts, lag, ahead, stopped, bounds, cancelling, repeats, has_classes }: Means<'_>,
     traffic: Traffic,
     stop: &mut Stop,
     mut tell: impl FnMut(Told),
@@ -122,6 +128,7 @@ pub(super) async fn drive(
     let run = Run {
         records: Vec::new(),
         flown: Vec::new(),
+        class_of: BTreeMap::new(),
         tally: Tally::default(),
         late: Late::default(),
         interrupted: false,
@@ -140,6 +147,7 @@ pub(super) async fn drive(
         bounds,
         cancelling,
         repeats,
+        has_classes,
         failures: 0,
         watch: bounds.oversaturation.then(Saturation::default),
         said: BTreeMap::new(),
@@ -244,7 +252,7 @@ impl Loop<'_> {
             input_len,
             output_len: prompt.output_len,
             turns: prompt.turns,
-            keys: prompt.keys,
+            keys: self.asker.form.prioritized(prompt.keys, request.priority),
             given_up_after: cancels.then_some(self.cancelling.after),
             repeats_until: self.repeats.then(|| self.closes()),
         };
@@ -254,8 +262,14 @@ impl Loop<'_> {
             // The receiver is gone if the run is over; then nobody needs the result.
             drop(done.send(asker.ask(question).await));
         });
-        let flight =
-            Flight { user: request.user, scheduled, sent: clock.now(), input_len, task: task.abort_handle() };
+        let flight = Flight {
+            user: request.user,
+            class: request.class,
+            scheduled,
+            sent: clock.now(),
+            input_len,
+            task: task.abort_handle(),
+        };
         if let Some(watch) = &mut self.watch {
             watch.sent(Picoseconds(flight.sent.0.saturating_sub(self.start.0)));
         }
@@ -273,7 +287,11 @@ impl Loop<'_> {
                 .oversaturated
                 .or(watch.answered(at, Picoseconds(asked.ended.0.saturating_sub(first.0))));
         }
-        self.run.tally.add(&asked, Some(flight.input_len).filter(|_| self.prompts.texts.is_empty()));
+        if self.has_classes {
+            self.run.class_of.insert(id, flight.class);
+        }
+        let is_exact = self.prompts.texts.is_empty() && self.prompts.images.is_none();
+        self.run.tally.add(&asked, Some(flight.input_len).filter(|_| is_exact));
         if asked.record.outcome == Outcome::Completed {
             let segment = OWN_SEGMENTS | id as u32;
             if self.asker.keep_text {
@@ -293,6 +311,9 @@ impl Loop<'_> {
         self.run.interrupted = true;
         for (id, flight) in std::mem::take(&mut self.flights) {
             flight.task.abort();
+            if self.has_classes {
+                self.run.class_of.insert(id, flight.class);
+            }
             let record = Record {
                 id,
                 outcome: Outcome::Unfinished,

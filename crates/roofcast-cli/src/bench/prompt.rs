@@ -4,11 +4,12 @@
 //! counts in addition to the words. Equal tokens become equal words, so that prompts share exactly the tokens that the
 //! workload shares. Knows nothing about how a server is asked to count.
 
+use super::pixels;
 use super::texts::Text;
 use super::turn::Turn;
 use super::vocabulary::{FEWEST_WORDS, Vocabulary};
 use roofcast::workload::request::{OWN_SEGMENTS, Run};
-use roofcast::workload::{Prompt, Request, words};
+use roofcast::workload::{Images, Prompt, Request, words};
 use serde_json::{Map, Value};
 use std::future::Future;
 use std::task::Poll;
@@ -38,6 +39,8 @@ pub(crate) struct Prompts {
     pub(super) said: u64,
     /// Seed of the words with which texts begin, so that none repeats; `None` to send them as they are.
     pub(super) busts: Option<u64>,
+    /// Images that are made up for each request, before the words of its first turn.
+    pub(super) images: Option<Images>,
 }
 
 /// Text of one request, with its lengths in tokens.
@@ -65,6 +68,7 @@ impl Prompts {
             texts: Vec::new(),
             said: 0,
             busts: None,
+            images: None,
         }
     }
 
@@ -134,7 +138,16 @@ impl Prompts {
                 }
             }
             None => {
-                let turns = self.turns(request, id, answered);
+                let mut turns = self.turns(request, id, answered);
+                if let (Some(images), Some(first)) = (&self.images, turns.first_mut()) {
+                    let seed = mixed(self.seed ^ mixed(u64::from(first_of(request, id)) | 1 << 32));
+                    let mut drawn = 0;
+                    let urls = pixels::urls(images, || {
+                        drawn += 1;
+                        mixed(seed ^ mixed(drawn))
+                    });
+                    *first = Turn::pictured(&urls, std::mem::take(&mut first.text));
+                }
                 Said { turns, keys: Map::new(), input_len: request.input_len.into(), output_len }
             }
         }
@@ -211,6 +224,15 @@ impl Prompts {
             text.push_str(self.words.get(drawn as usize % self.words.len()).copied().unwrap_or_default());
         }
         text
+    }
+}
+
+/// Segment of a request's first tokens that are its own, or its conversation's: later turns repeat the images of the first.
+fn first_of(request: &Request, id: u64) -> u32 {
+    let own_segment = OWN_SEGMENTS | id as u32;
+    match &request.prompt {
+        Prompt::Runs(runs) => runs.first().map_or(own_segment, |run| run.segment),
+        Prompt::Own | Prompt::Shared { .. } => own_segment,
     }
 }
 

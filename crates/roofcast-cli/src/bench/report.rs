@@ -3,6 +3,7 @@
 //! Knows: records and samples; when a run is invalid. Pure. The verb formats the result.
 
 use super::caveats::{self, Given};
+use super::classes::{self, ClassReport};
 use super::load::Run;
 use super::network;
 use super::scrape::ServerMetrics;
@@ -108,6 +109,9 @@ pub(crate) struct Report {
     pub(crate) client: ClientState,
     /// Failures by kind, and the first message of each.
     pub(crate) failures: BTreeMap<Outcome, Failures>,
+    /// Results of each class of requests, judged by its own SLO; absent without classes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) classes: Vec<ClassReport>,
     /// Fraction of the counted prompts that had exactly the requested tokens; `None` if the server counts none.
     pub(crate) exact_prompts: Option<f64>,
     /// Number of completed answers with fewer tokens than requested.
@@ -184,6 +188,7 @@ impl Report {
             achieved_rate: window::rate(&run.records, |r| r.sent),
             client: client(run, cpu_s, tokens),
             failures: failures(&run.records),
+            classes: classes::reports(&given.classes, counting, &run.class_of),
             exact_prompts: tally.exact(),
             short_answers: tally.short,
             answered_share: share(tally.tokens, tally.tokens_asked),
@@ -215,7 +220,7 @@ impl Report {
         report
     }
 
-    /// True if a run meets the SLO: every request was answered and every percentile keeps its bound, or, if the SLO
+    /// True if a run meets the SLO, and each class its own: every request was answered and every percentile keeps its bound, or, if the SLO
     /// requires a fraction of requests, that fraction keeps all bounds.
     pub(crate) fn meets(&self, slo: &Slo) -> bool {
         let s = &self.summary;
@@ -223,7 +228,7 @@ impl Report {
             Some(needed) => s.good.unwrap_or(s.completed) >= needed,
             None => s.failed == 0 && slo.bounds().all(|bound| s.bounded(&bound) <= bound.ms),
         };
-        self.valid && meets_slo
+        self.valid && meets_slo && self.classes.iter().all(ClassReport::meets)
     }
 
     fn complaints(&self, run: &Run, judge: &Judge) -> Vec<String> {

@@ -3,6 +3,7 @@
 //! Knows: the keys of each endpoint and the user's additions and removals. Knows nothing about how they are sent.
 
 use super::conversation;
+use super::row_keys;
 use super::target::Endpoint;
 use super::turn::Turn;
 use bytes::Bytes;
@@ -65,6 +66,15 @@ impl Form {
             return Err(Error::field("arguments", "--extra-body", format!("n {choices}"), "n from 1 to 128"));
         }
         Ok(Form { endpoint, stream, choices, common, extra })
+    }
+
+    /// The keys of a request with its priority, if it has one and the endpoint has a place for it.
+    pub(super) fn prioritized(&self, mut keys: Map<String, Value>, priority: i32) -> Map<String, Value> {
+        if priority != 0 {
+            let row = Map::from_iter([("priority".to_owned(), priority.into())]);
+            keys.extend(row_keys::keys(self.endpoint, &row).0);
+        }
+        keys
     }
 
     /// Tokens that a request asks for per choice: by the user's key if the form has one, else `output_len`.

@@ -47,6 +47,16 @@ impl Turn {
         Turn { role: "user".into(), text, whole: None }
     }
 
+    /// A user's message of images, by their URLs, before a text.
+    pub(super) fn pictured(urls: &[String], text: String) -> Turn {
+        let image = |url: &String| json!({"type": "image_url", "image_url": {"url": url}});
+        let words = json!({"type": "text", "text": text});
+        let parts: Vec<Value> = urls.iter().map(image).chain([words]).collect();
+        let whole =
+            Map::from_iter([("role".to_owned(), json!("user")), ("content".to_owned(), parts.into())]);
+        Turn { role: "user".into(), text, whole: Some(whole) }
+    }
+
     /// A server's answer.
     pub(crate) fn assistant(text: String) -> Turn {
         Turn { role: "assistant".into(), text, whole: None }

@@ -49,6 +49,9 @@ pub(super) fn arrivals(workload: &Workload) -> String {
                 significant(think)
             ),
         },
+        Arrivals::PacedUsers { concurrency, every_s } => {
+            format!("{} users who each send every {} s", grouped(*concurrency), significant(*every_s))
+        }
         Arrivals::Sessions { rate: Some(rate), .. } => format!("{} conversations/s", significant(*rate)),
         Arrivals::Sessions { concurrency, .. } => {
             format!("{} conversations at a time", grouped(concurrency.unwrap_or(0)))

@@ -8,6 +8,8 @@ mod bounds;
 mod captures;
 #[path = "bench/faults.rs"]
 mod faults;
+#[path = "bench/kinds.rs"]
+mod kinds;
 #[path = "bench/load.rs"]
 mod load;
 #[path = "bench/prepared.rs"]

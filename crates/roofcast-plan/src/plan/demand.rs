@@ -141,6 +141,9 @@ pub(super) fn scaled(workload: &Workload, factor: f64) -> Option<Workload> {
         Arrivals::Profile { rate, counts } => {
             Arrivals::Profile { rate: rate * factor, counts: Arc::clone(counts) }
         }
+        Arrivals::PacedUsers { concurrency, every_s } => {
+            Arrivals::PacedUsers { concurrency: *concurrency, every_s: every_s / factor }
+        }
         Arrivals::Series { points } => {
             Arrivals::Series { points: points.iter().map(|[time, rate]| [*time, rate * factor]).collect() }
         }

@@ -35,6 +35,10 @@ const COLUMNS: [&str; 23] = [
 
 /// Refuses, before anything is measured, to write rows if the hardware is not known.
 pub(super) fn check(setup: &Setup) -> Result<()> {
+    setup
+        .workload
+        .without_classes("arguments", "omitted with --measurements, whose rows are one kind of requests")?;
+    setup.workload.without_images("arguments", "omitted with --measurements, whose rows are text")?;
     if setup.deployment.is_some() {
         return Ok(());
     }

@@ -11,6 +11,7 @@ use crate::{exit, show};
 use anyhow::Result;
 use roofcast::Error;
 use roofcast::spec::Slo;
+use roofcast::workload::Workload;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -101,10 +102,11 @@ struct Found {
 }
 
 /// Refuses a search without an SLO.
-pub(super) fn check(args: &BenchArgs, slo: &Slo) -> Result<(), Error> {
+pub(super) fn check(args: &BenchArgs, slo: &Slo, workload: &Workload) -> Result<(), Error> {
     let searches = [("--find-rate", &args.find_rate), ("--find-users", &args.find_users)];
+    let unbound = *slo == Slo::default() && workload.classes.iter().all(|class| class.slo == *slo);
     match searches.iter().find(|(_, range)| range.is_some()) {
-        Some((flag, _)) if *slo == Slo::default() => {
+        Some((flag, _)) if unbound => {
             let accepted = "--slo-ttft, --slo-tpot or --slo-e2el, or [slo] in the spec";
             Err(Error::field("arguments", flag, "without an SLO", accepted))
         }

@@ -4,6 +4,7 @@ use super::beside::OfferedLoad;
 use super::{Beside, Point, Subject, date, speech};
 use crate::args::{AskArgs, BenchArgs, JudgeArgs};
 use crate::bench::load::{Bounds, Cancelling};
+use crate::bench::pixels;
 use crate::bench::report::Judge;
 use crate::bench::request::Form;
 use crate::bench::target::{Endpoint, Target};
@@ -96,7 +97,15 @@ impl Setup {
         let mut judge = judge(&args.judge, &spec);
         // Requests sent while users begin are not judged, as in a simulation.
         judge.window.warmup_s = judge.window.warmup_s.max(workload.arrivals.ramped().seconds());
-        super::search::check(args, &judge.slo)?;
+        super::search::check(args, &judge.slo, &workload)?;
+        if let Some(images) = &workload.images {
+            pixels::check(&place, images)?;
+            let sees = [Endpoint::Chat, Endpoint::Responses, Endpoint::Messages].contains(&endpoint);
+            if !sees || args.how.prompts.is_some() {
+                let accepted = "--endpoint chat, responses or messages, without --prompts, whose rows have their own images";
+                return Err(Error::field(&place, "workload.images", "set", accepted).into());
+            }
+        }
         let power = args.how.power.iter().map(|url| exporter(url, &args.how)).collect::<Result<_>>()?;
         let bench = Bench::new((targets, power), form, how, speech, &mut |told| match told {
             Told::Probing => probing(&url),
@@ -356,8 +365,6 @@ const ENDLESS: u64 = 100_000_000;
 fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> {
     let lacking = || Error::field(place, "workload", "missing", "a load");
     let mut workload = scenario.spec.workload.clone().ok_or_else(lacking)?;
-    workload.without_classes(place, "omitted in a measurement, which has one kind of requests")?;
-    workload.without_images(place, "omitted in a measurement, whose prompts are text")?;
     workload.without_adapters(place, "omitted in a measurement, whose requests name one model")?;
     match workload.arrivals {
         Arrivals::Poisson { rate } if given.constant => workload.arrivals = Arrivals::Constant { rate },

@@ -3,6 +3,7 @@
 use super::baseline::Baseline;
 use super::{Beside, Point, Subject};
 use crate::args::BenchArgs;
+use crate::bench::classes::ClassReport;
 use crate::bench::energy::Energy;
 use crate::bench::report::Report;
 use crate::bench::scrape::ServerMetrics;
@@ -108,6 +109,7 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
     });
     text += &table::table(&["ms", "mean", "p50", "p90", "p95", "p99"], &rows.collect::<Vec<_>>(), 1);
     text += "* from the scheduled time\n\n";
+    text += &by_class(&r.classes);
     text += &r.slices.as_deref().map_or_else(String::new, by_slice);
     text += &beside(&point.beside, r);
     if let Some(energy) = &point.energy {
@@ -130,6 +132,27 @@ pub(super) fn people(point: &Point, baselines: &[Baseline]) -> String {
         text += &table::line(&format!("INVALID: {reason}"));
     }
     text
+}
+
+/// Table of a run by classes of requests; empty without any.
+fn by_class(classes: &[ClassReport]) -> String {
+    let row = |class: &ClassReport| {
+        let s = &class.summary;
+        let shown = |statistics: &Statistics, figure: fn(&Statistics) -> f64| {
+            if statistics.count > 0 { significant(figure(statistics)) } else { "–".to_owned() }
+        };
+        let [mean, p99]: [fn(&Statistics) -> f64; 2] = [|s| s.mean, |s| s.p99];
+        let figures = [shown(&s.ttft, mean), shown(&s.ttft, p99), shown(&s.tpot, mean), shown(&s.tpot, p99)];
+        let good = class.goodput().map_or("–".to_owned(), percent);
+        let counts = [class.name.clone(), grouped(class.requests)];
+        counts.into_iter().chain(figures).chain([shown(&s.e2el, p99), good]).collect::<Vec<_>>()
+    };
+    if classes.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<_> = classes.iter().map(row).collect();
+    let header = ["class", "requests", "TTFT mean", "p99", "TPOT mean", "p99", "E2EL p99", "met its SLO"];
+    table::table(&header, &rows, 1)
 }
 
 /// Table of a run by intervals.

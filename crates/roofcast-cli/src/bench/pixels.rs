@@ -1,0 +1,138 @@
+//! Images that are made up for prompts, of the width and height that a workload states.
+//!
+//! Knows: PNG files of one bit a pixel, drawn at random, so that no two requests have the same image and a server's cache of
+//! images finds none. A server decodes them to the stated size; their content has no meaning. Knows nothing about models.
+
+use roofcast::workload::Images;
+use roofcast::{Error, Result};
+use std::io::Write as _;
+
+/// Most pixels of an image: a file of two MiB.
+const MOST_PIXELS: u64 = 1 << 24;
+
+/// Letters of Base64 (RFC 4648).
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Refuses images of which no file can be made.
+pub(crate) fn check(place: &str, images: &Images) -> Result<()> {
+    let refuse = |field: &str, found: String, accepted: &str| {
+        Err(Error::field(place, format!("workload.images.{field}"), found, accepted))
+    };
+    let (Some(width), Some(height)) = (images.width, images.height) else {
+        return refuse(
+            "tokens",
+            "without a size".to_owned(),
+            "width and height: an image is made for each request",
+        );
+    };
+    if images.frames.is_some() {
+        return refuse("frames", "set".to_owned(), "none: only still images are made up");
+    }
+    if width * height > MOST_PIXELS {
+        let accepted = format!("at most {MOST_PIXELS} pixels of an image");
+        return refuse("width", format!("{width} × {height}"), &accepted);
+    }
+    Ok(())
+}
+
+/// URLs of the images of a request, with the data in them; `draw` returns random bits.
+pub(super) fn urls(images: &Images, mut draw: impl FnMut() -> u64) -> Vec<String> {
+    let size = [images.width.unwrap_or(1) as u32, images.height.unwrap_or(1) as u32];
+    let url = |_| format!("data:image/png;base64,{}", base64(&png(size, &mut draw)));
+    (0..images.count).map(url).collect()
+}
+
+/// A PNG file of one bit a pixel (ISO/IEC 15948).
+fn png([width, height]: [u32; 2], draw: &mut impl FnMut() -> u64) -> Vec<u8> {
+    let row = width.div_ceil(8) as usize;
+    let mut pixels = Vec::with_capacity((row + 1) * height as usize);
+    for _ in 0..height {
+        // Each row begins with its filter: none.
+        pixels.push(0);
+        let end = pixels.len() + row;
+        while pixels.len() < end {
+            let bytes = draw().to_le_bytes();
+            pixels.extend_from_slice(&bytes[..bytes.len().min(end - pixels.len())]);
+        }
+    }
+    // Bit depth 1, grey, and the only methods of compression, filters and interlacing that are meant here.
+    let header = [&width.to_be_bytes()[..], &height.to_be_bytes(), &[1, 0, 0, 0, 0]].concat();
+    let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
+    for (name, data) in [(b"IHDR", header), (b"IDAT", packed(&pixels)), (b"IEND", Vec::new())] {
+        let named = [&name[..], &data].concat();
+        let mut sum = flate2::Crc::new();
+        sum.update(&named);
+        file.extend_from_slice(&(data.len() as u32).to_be_bytes());
+        file.extend_from_slice(&named);
+        file.extend_from_slice(&sum.sum().to_be_bytes());
+    }
+    file
+}
+
+/// Bytes in zlib's format, without compression: random bits have none.
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::none());
+    // Writing to memory does not fail.
+    drop(zlib.write_all(bytes));
+    zlib.finish().unwrap_or_default()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for part in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(part.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for index in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * index) & 63) as usize];
+            let letter = if index <= part.len() { char::from(letter) } else { '=' };
+            text.push(letter);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4648, section 10.
+    #[test]
+    fn base64_by_the_standards_examples() {
+        for (text, expected) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
+        {
+            assert_eq!(base64(text.as_bytes()), expected);
+        }
+    }
+
+    /// 10 × 3 pixels are two bytes a row after its filter: 9 bytes, which zlib stores with 2 of head, 5 of a block and 4 of a
+    /// sum. The sum of IEND is the same in every file.
+    #[test]
+    fn an_image_is_a_png_of_its_size() {
+        let file = png([10, 3], &mut || u64::MAX);
+        assert_eq!(file[..8], *b"\x89PNG\r\n\x1a\n");
+        assert_eq!(file[8..29], *b"\0\0\0\rIHDR\0\0\0\x0a\0\0\0\x03\x01\0\0\0\0");
+        assert_eq!(file[33..41], *b"\0\0\0\x14IDAT");
+        assert_eq!(file[file.len() - 12..], *b"\0\0\0\0IEND\xae\x42\x60\x82");
+        let images = Images { count: 2, width: Some(10), height: Some(3), frames: None, tokens: None };
+        let mut next = 0;
+        let urls = urls(&images, || {
+            next += 1;
+            next
+        });
+        assert!(urls.len() == 2 && urls[0] != urls[1] && urls[0].starts_with("data:image/png;base64,iVBOR"));
+    }
+
+    #[test]
+    fn images_that_cannot_be_made_are_refused() {
+        let images = Images { count: 1, width: Some(512), height: Some(512), frames: None, tokens: None };
+        assert!(check("s", &images).is_ok());
+        for wrong in [
+            Images { width: None, height: None, tokens: Some(7), ..images },
+            Images { frames: Some(8), ..images },
+            Images { width: Some(100_000), ..images },
+        ] {
+            assert!(check("s", &wrong).unwrap_err().to_string().contains("workload.images"), "{wrong:?}");
+        }
+    }
+}
