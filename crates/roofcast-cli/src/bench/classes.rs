@@ -40,8 +40,8 @@ pub(super) fn reports(
     class_of: &BTreeMap<u64, u32>,
 ) -> Vec<ClassReport> {
     let report = |(number, class): (u32, &Class)| {
-        let own = |record: &&Record| class_of.get(&record.id) == Some(&number);
-        let records: Vec<Record> = records.iter().filter(own).cloned().collect();
+        let is_in_class = |record: &&Record| class_of.get(&record.id) == Some(&number);
+        let records: Vec<Record> = records.iter().filter(is_in_class).cloned().collect();
         let summary = RunSummary::of(&records, &class.slo);
         let requests = records.len() as u64;
         ClassReport { name: class.name.clone(), requests, slo: class.slo, good: summary.good, summary }

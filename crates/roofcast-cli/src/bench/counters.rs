@@ -118,7 +118,7 @@ impl Transfers {
         let prompt_tokens = grown(&labelled(by_source, label, "external_kv_transfer"));
         let prompts = grown("vllm:prompt_tokens_total");
         let transfers = grown("vllm:nixl_xfer_time_seconds_count");
-        let found = Transfers {
+        let counted = Transfers {
             prompt_tokens,
             prompt_share: prompt_tokens.zip(prompts).map(|(came, all)| came / all),
             transfers,
@@ -129,7 +129,7 @@ impl Transfers {
             loaded_bytes: grown("vllm:kv_offload_load_bytes_total"),
             stored_bytes: grown("vllm:kv_offload_store_bytes_total"),
         };
-        (found != Transfers::default()).then_some(found)
+        (counted != Transfers::default()).then_some(counted)
     }
 
     /// The transfers in words.

@@ -26,7 +26,7 @@ const TRIES: usize = 10;
 const MOST: usize = 1 << 16;
 /// Longest measurement: what it has by then is the result.
 const LONGEST: Duration = Duration::from_secs(5);
-/// Time after which the user is told what takes so long.
+/// Time after which the user is told that the network is measured.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Parses milliseconds, or `measure`.
@@ -52,7 +52,7 @@ pub(super) enum Latency {
 }
 
 impl NetworkLatency {
-    /// The latency; a measurement ends with `stop`, and is told if it takes long.
+    /// Returns the latency; `stop` ends a measurement, and `tell` hears of a long one.
     pub(super) async fn of(self, servers: &Servers, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> Latency {
         let NetworkLatency::Given(ms) = self else { return measured(servers, stop, tell).await };
         Latency::Known(Picoseconds::from_seconds(ms / 1e3))
@@ -62,7 +62,7 @@ impl NetworkLatency {
 /// The least time of requests to the first server, on a connection that is open already.
 async fn measured(servers: &Servers, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> Latency {
     let (_, client) = servers.of(0);
-    let mut least: Option<Duration> = None;
+    let mut least_time: Option<Duration> = None;
     let asking = async {
         for attempt in 0..=TRIES {
             let began = Instant::now();
@@ -73,7 +73,7 @@ async fn measured(servers: &Servers, stop: &mut Stop, tell: &mut impl FnMut(Told
             // The first request may open the connection.
             if attempt > 0 {
                 let time = began.elapsed();
-                least = Some(least.map_or(time, |least| least.min(time)));
+                least_time = Some(least_time.map_or(time, |least| least.min(time)));
             }
         }
     };
@@ -96,7 +96,7 @@ async fn measured(servers: &Servers, stop: &mut Stop, tell: &mut impl FnMut(Told
     if is_stopped {
         return Latency::Stopped;
     }
-    least.map_or(Latency::Unknown, |time| Latency::Known(Picoseconds::from_seconds(time.as_secs_f64())))
+    least_time.map_or(Latency::Unknown, |time| Latency::Known(Picoseconds::from_seconds(time.as_secs_f64())))
 }
 
 /// `record` as if its request had been sent later by `latency`, but not after its first token.

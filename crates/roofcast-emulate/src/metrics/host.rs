@@ -95,11 +95,11 @@ impl Metrics {
         );
         let ways = [("CPU_to_GPU", loads), ("GPU_to_CPU", stores)];
         let ways = ways.map(|(way, copies)| (label("transfer_type", way), copies));
-        let of =
+        let amounts =
             |value: fn(&Copies) -> f64| ways.each_ref().map(|(way, copies)| (way.clone(), value(copies)));
         let older = "Older name of the copies by direction.";
-        text.amount(("vllm:kv_offload_total_bytes", older), &of(|copies| copies.bytes));
-        text.amount(("vllm:kv_offload_total_time", older), &of(|copies| copies.seconds));
+        text.amount(("vllm:kv_offload_total_bytes", older), &amounts(|copies| copies.bytes));
+        text.amount(("vllm:kv_offload_total_time", older), &amounts(|copies| copies.seconds));
         let sizes = ways.each_ref().map(|(way, copies)| (way.clone(), &copies.sizes));
         text.histograms(("vllm:kv_offload_size", older), &sizes);
         self.show_room(text, host);
