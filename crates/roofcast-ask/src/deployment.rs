@@ -18,6 +18,7 @@ mod shard;
 mod states;
 pub mod support;
 mod utilization;
+mod windows;
 
 pub use defaults::batch as batch_defaults;
 pub use experts::{BusiestRank, ExpertRanks};
@@ -240,7 +241,7 @@ impl Deployment {
         };
         let memory_used = memory_used(&accelerator, options.memory_used_gib)?;
         let host_bandwidth = host::bandwidth(&accelerator, options.host_bandwidth_gb_s)?;
-        let model = states::stored(model, &options.engine)?;
+        let model = states::stored(windows::read(model, &options.engine), &options.engine)?;
         let named = options.engine.name.as_deref().map(EngineKind::of).filter(|_| !options.ideal);
         let by_layers = named == Some(EngineKind::LlamaCpp);
         let parallelism = Parallelism::resolve(&options.parallelism, &model, by_layers)?;

@@ -6,6 +6,7 @@
 use super::request::{Prompt, Request};
 use super::{Traffic, Workload};
 use roofcast_facts::error::Result;
+use roofcast_facts::units::Picoseconds;
 use std::collections::BTreeMap;
 
 /// Most requests that are drawn.
@@ -33,6 +34,9 @@ pub struct DrawnLoad {
     pub output: LengthStatistics,
     /// Mean number of prompt tokens that no earlier prompt had.
     pub new_input: f64,
+    /// Mean requests per second from the first request to the last; `None` if all arrive at once, if clients wait for
+    /// answers, or if the run has more requests than were drawn.
+    pub per_s: Option<f64>,
 }
 
 impl DrawnLoad {
@@ -45,6 +49,8 @@ impl DrawnLoad {
         let mut inputs = Vec::new();
         let mut outputs = Vec::new();
         let mut new = 0_u64;
+        let mut first = None;
+        let mut last = Picoseconds::ZERO;
         let mut seen: BTreeMap<u32, u64> = BTreeMap::new();
         // Segments of answers, which later turns repeat.
         let mut answers = crate::workload::request::OWN_SEGMENTS;
@@ -52,11 +58,16 @@ impl DrawnLoad {
             inputs.push(u64::from(request.input_len));
             outputs.push(u64::from(request.output_len));
             new += unseen(&request, &mut seen);
+            first.get_or_insert(request.at);
+            last = request.at;
             traffic.completed(request.user, request.at, answers);
             answers = answers.wrapping_add(1).max(crate::workload::request::OWN_SEGMENTS);
         }
         let new_input = new as f64 / inputs.len().max(1) as f64;
-        Ok(DrawnLoad { input: statistics(inputs), output: statistics(outputs), new_input })
+        let span_s = Picoseconds(last.0 - first.unwrap_or(last).0).seconds();
+        let is_whole = workload.arrivals.rate().is_some() && inputs.len() as u64 == workload.total();
+        let per_s = (is_whole && span_s > 0.0).then(|| (inputs.len() - 1) as f64 / span_s);
+        Ok(DrawnLoad { input: statistics(inputs), output: statistics(outputs), new_input, per_s })
     }
 }
 
@@ -112,6 +123,17 @@ mod tests {
         );
         assert_eq!((load.input.mean, load.input.p50, load.input.p99), (265.0, 210, 430));
         assert_eq!((load.output.mean, load.output.constant, load.new_input), (10.0, true, 107.5));
+    }
+
+    /// Ten requests a quarter of a second apart have nine gaps, 4 a second; one request has none, and a run of which only
+    /// the first requests are drawn has no rate of its own here.
+    #[test]
+    fn requests_of_a_run_have_a_rate() {
+        let constant = "input_len = 50\noutput_len = 10\narrivals = { kind = \"constant\", rate = 4 }";
+        let load = |requests: u64| drawn(&format!("requests = {requests}\n{constant}"));
+        assert_eq!(load(10).per_s, Some(4.0));
+        assert_eq!(load(1).per_s, None);
+        assert_eq!(load(SAMPLE + 1).per_s, None);
     }
 
     /// The first of 100 prompts has 1000 + 50 new tokens, the others have 50: (1050 + 99 × 50)/100 = 60.

@@ -7,6 +7,9 @@ use crate::show::number::{grouped, percent, significant};
 use roofcast::spec::{Slo, SloBound};
 use roofcast::workload::{Arrivals, DrawnLoad, Length, LengthKind, LengthStatistics, Replay, Workload};
 
+/// Relative difference below which a run has the rate of its whole recording.
+const SAME_RATE: f64 = 0.05;
+
 /// The load in words, as in `10 requests/s, 1000 prompt and 200 output tokens each`.
 pub(super) fn load(workload: &Workload) -> String {
     let parts = [arrivals(workload), lengths(workload)].join(", ");
@@ -26,7 +29,16 @@ pub(super) fn arrivals(workload: &Workload) -> String {
         Arrivals::Poisson { rate } => per_s(*rate),
         Arrivals::Constant { rate } => per_s(*rate) + " evenly spaced",
         Arrivals::Gamma { rate, burstiness } => format!("{} of burstiness {burstiness}", per_s(*rate)),
-        Arrivals::Profile { rate, .. } => per_s(*rate) + " on average, changing as recorded",
+        Arrivals::Profile { rate, .. } => {
+            let drawn = DrawnLoad::of(workload, "workload").ok().and_then(|drawn| drawn.per_s);
+            match drawn.filter(|drawn| (drawn / rate - 1.0).abs() > SAME_RATE) {
+                Some(drawn) => {
+                    let whole = significant(*rate);
+                    format!("{}, changing as recorded ({whole} over the whole recording)", per_s(drawn))
+                }
+                None => per_s(*rate) + " on average, changing as recorded",
+            }
+        }
         Arrivals::Ramp { from, to, over_s } => {
             let from = significant(*from);
             format!("{from} to {} over {} s", per_s(*to), significant(*over_s))
@@ -56,12 +68,12 @@ pub(super) fn arrivals(workload: &Workload) -> String {
         Arrivals::Sessions { concurrency, .. } => {
             format!("{} conversations at a time", grouped(concurrency.unwrap_or(0)))
         }
-        Arrivals::Trace(replay) => recorded(replay, replay.first_per_s(workload.total())),
+        Arrivals::Trace(replay) => recorded(replay, workload.total()),
     }
 }
 
-/// The pace of a replay in words, whose requests have the mean rate `rate`.
-fn recorded(replay: &Replay, rate: Option<f64>) -> String {
+/// The pace of a replay of `total` requests in words.
+fn recorded(replay: &Replay, total: u64) -> String {
     if let Some(sessions) = replay.concurrency {
         return format!("{} recorded sessions at a time{}", grouped(sessions), protocol(replay));
     }
@@ -69,15 +81,19 @@ fn recorded(replay: &Replay, rate: Option<f64>) -> String {
         return format!("{} recorded sessions/s{}", significant(rate), protocol(replay));
     }
     let what = if replay.has_sessions() { "sessions" } else { "requests" };
+    let rate = replay.first_per_s(total);
     let rate = rate.map_or_else(|| what.to_owned(), |rate| format!("{} {what}/s", significant(rate)));
-    let clock =
-        replay.recorded.as_ref().and_then(|trace| trace.coarse_clock()).map_or_else(String::new, |clock| {
+    let run = usize::try_from(total).unwrap_or(usize::MAX);
+    let clock = replay.recorded.as_ref().and_then(|trace| trace.coarse_clock(run)).map_or_else(
+        String::new,
+        |clock| {
             format!(
                 " at {} times, {} s apart or more (arrivals.spread = true spreads them between)",
                 grouped(clock.times),
                 significant(clock.tick.seconds())
             )
-        });
+        },
+    );
     let spread = if replay.spread == Some(true) { ", spread between ticks of their clock" } else { "" };
     match replay.scale.filter(|scale| *scale != 1.0) {
         None => format!("{rate} as they were recorded{clock}{spread}"),

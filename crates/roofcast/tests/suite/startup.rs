@@ -421,6 +421,24 @@ fn gpt_oss_in_llama_cpp_by_hand() {
     assert_eq!(memory::sequence_bytes(&d, 0, 300), Bytes(12 * (300 + 512) * 2048));
 }
 
+/// Bytes of a sequence of 8,192 tokens under llama.cpp, which reads no window of files of Mistral, StarCoder2 and Phi-3: every
+/// layer keeps all 8,192 tokens, of 2 · 8 · 128, 2 · 4 · 128 and 2 · 32 · 96 values of 2 B. vLLM keeps 4,096 and a block of
+/// Mistral 7B v0.1 in every layer.
+#[test]
+fn windows_that_llama_cpp_does_not_read() {
+    let of = |id: &str, engine: &str| {
+        let engine = EngineSpec { name: Some(engine.to_owned()), ..EngineSpec::default() };
+        let options = DeploymentOptions { engine, ..DeploymentOptions::default() };
+        let chip = Arc::new(catalog().accelerator("h100-sxm").unwrap().clone());
+        let d = Deployment::resolve(crate::support::model(id), chip, &options).unwrap();
+        memory::sequence_bytes(&d, 0, 8192)
+    };
+    assert_eq!(of("mistralai/Mistral-7B-v0.1", "llama.cpp"), Bytes(32 * 4096 * 8192));
+    assert_eq!(of("bigcode/starcoder2-15b", "llama.cpp"), Bytes(40 * 2048 * 8192));
+    assert_eq!(of("microsoft/Phi-3-mini-4k-instruct", "llama.cpp"), Bytes(32 * 12_288 * 8192));
+    assert!(of("mistralai/Mistral-7B-v0.1", "vllm") <= Bytes(32 * 4096 * (4096 + 16)));
+}
+
 /// Qwen3.6-27B in fp8 on an H200 under SGLang 0.5.16: 48 of 64 layers keep 48 matrices of 128 × 128 in fp32 and three
 /// inputs of (2 · 16 + 48) · 128 channels in bf16. States take 0.9/1.9 of the room, and a running request holds five;
 /// with 0.5.9 three, without the radix cache one. In 16 bits nearly twice as many fit.
