@@ -63,7 +63,7 @@ mod tests {
         let spread = trace.spread();
         let at: Vec<f64> = spread.requests.iter().map(|request| request.at.seconds()).collect();
         assert_eq!(at[..6], [0.0, 0.75, 1.5, 2.25, 3.0, 3.375]);
-        assert_eq!((at.len(), at[15], spread.coarse_clock()), (16, 11.25, None));
+        assert_eq!((at.len(), at[15], spread.coarse_clock(usize::MAX)), (16, 11.25, None));
         // A clock with a time for every request is not coarse.
         let fine = "arrival_s,input_len,output_len\n0,1,1\n1,1,1\n2,1,1\n";
         assert_eq!(Trace::parse("t.csv", fine, None).unwrap().coarse_clock(3), None);
