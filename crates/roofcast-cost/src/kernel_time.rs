@@ -126,8 +126,8 @@ impl<'a> Kernels<'a> {
     pub(crate) fn time(&self, operator: &Operator) -> KernelTime {
         let rates = RateFormula::of(self, operator);
         let kernel_times = self.profiles().and_then(|profiles| {
-            let own = self.timed(profiles, operator)?;
-            Some(self.no_slower_than_older(profiles, operator, own))
+            let timed = self.timed(profiles, operator)?;
+            Some(self.no_slower_than_older(profiles, operator, timed))
         });
         let host = HostTime::of(self.deployment, self.coefficients, operator);
         let (measured, basis) = kernel_times.unzip();

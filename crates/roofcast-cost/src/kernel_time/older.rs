@@ -1,6 +1,6 @@
 //! Bound of a kernel's time by a chip that the deployment's chip supersedes.
 //!
-//! Knows: a chip with at least the bandwidth, the multiprocessors and the rate of another chip of its architecture runs that
+//! Knows: a chip with the bandwidth of another chip of its architecture, and at least its multiprocessors and rate, runs that
 //! chip's kernels, and no slower. The tables of two such chips were often timed under different versions of an engine, with
 //! different kernels. Knows nothing about formats.
 
