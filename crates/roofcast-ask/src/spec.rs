@@ -9,6 +9,7 @@ mod failures;
 mod fleet;
 mod kernels;
 pub mod keys;
+mod misread;
 pub mod number;
 mod own;
 pub mod quoted;
@@ -43,6 +44,7 @@ pub use speculative::{DraftMethod, SpeculativeSpec};
 use crate::workload::Workload;
 pub(crate) use crate::workload::prediction::Prediction;
 use keys::{SpecKey, about};
+use misread::misread;
 use roofcast_facts::error::{Error, Result, told};
 use roofcast_facts::precision::Dtype;
 pub use roofcast_facts::slo::{Metric, Percentile, Slo, SloBound, key as slo_key};
@@ -354,7 +356,14 @@ impl Spec {
         let moved = sections::nest(place, table.get_mut())?;
         let spec = serde_path_to_error::deserialize(toml::Deserializer::from(table)).map_err(|e| {
             let path = sections::as_written(e.path().to_string(), &moved);
-            Error::toml(place, text, &path, &e.into_inner())
+            let error = e.into_inner();
+            let misread = text.parse().ok().and_then(|whole| misread(&whole, &path, error.message()));
+            match (misread, Error::toml(place, text, &path, &error)) {
+                (Some((key, value)), Error::Parse { place, .. }) => {
+                    Error::Parse { place, message: told(&key, error.message(), Some(&value)) }
+                }
+                (_, whole) => whole,
+            }
         });
         Spec::checked(spec?, place, moved)
     }
@@ -370,7 +379,10 @@ impl Spec {
             // For an untagged type, the parser's message does not include the value that was found.
             let given = settings::get(&whole, &path).filter(|_| message.starts_with("a "));
             let value = given.map(ToString::to_string);
-            let mut message = told(&path, message, value.as_deref());
+            let mut message = match misread(&whole, &path, message) {
+                Some((key, value)) => told(&key, message, Some(&value)),
+                None => told(&path, message, value.as_deref()),
+            };
             let absent = message.strip_prefix('`').and_then(|rest| rest.strip_suffix("` is missing"));
             if let Some(flag) = absent.and_then(keys::at).and_then(|key| key.flag) {
                 message.push_str(&format!("; accepted: --{flag}"));

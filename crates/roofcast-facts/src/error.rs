@@ -43,6 +43,18 @@ pub enum Error {
         /// Number of waiting requests.
         waiting: u64,
     },
+    /// Requests wait for a replica, and the autoscaler starts none.
+    #[error(
+        "{waiting} requests wait and no replica starts: {reason}; accepted: `fleet.autoscale.min_replicas` of at least 1{other}"
+    )]
+    NeverScaled {
+        /// Number of waiting requests.
+        waiting: u64,
+        /// Reason for which the rule starts none.
+        reason: String,
+        /// Another key that starts one, after "or"; may be empty.
+        other: String,
+    },
     /// Failures of replicas come so often that lost requests, which are sent again, are not answered.
     #[error(
         "no request was answered between {failures} failures in a row, which lost requests of up to {longest_s:.3} s: a \
@@ -227,6 +239,7 @@ fn in_words(accepted: &str) -> &str {
         "f64" => "a number",
         "a sequence" => "a list",
         "a map" => "a table",
+        "variant identifier" => "a word",
         other if other.starts_with("internally tagged enum ") => "a table that says its kind",
         other if other.starts_with("struct ") => "a section with keys of its own",
         other => other,

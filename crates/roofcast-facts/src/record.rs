@@ -62,6 +62,8 @@ pub enum Outcome {
     Completed,
     /// The server refused the request because it is longer than the context or the KV cache.
     Refused,
+    /// A queue limit or a rate limit rejected the request.
+    Rejected,
     /// The run ended before the request did.
     Unfinished,
     /// The client cancelled the request, as configured.
@@ -89,6 +91,7 @@ pub enum Outcome {
 crate::named! { Outcome {
     Completed: "completed",
     Refused: "refused",
+    Rejected: "rejected",
     Unfinished: "unfinished",
     Cancelled: "cancelled",
     Connect: "connect",

@@ -35,6 +35,7 @@ pub(crate) use oracle::Oracle;
 pub use oracle::OracleHits;
 pub(crate) use pools::Pools;
 pub use queue_order::QueueOrder;
+pub use rate_limit::OversizedRequests;
 pub(crate) use rate_limit::RateLimit;
 pub use scaling::Scaling;
 pub(crate) use watch::Watch;
@@ -157,7 +158,7 @@ impl Fleet {
         let mut due = self.due(traffic);
         while !self.results.missed() {
             events += 1;
-            if events.is_multiple_of(WATCHED) && !watch(self.results.completed + self.results.refused) {
+            if events.is_multiple_of(WATCHED) && !watch(self.results.ended()) {
                 self.results.interrupt();
                 break;
             }
@@ -250,7 +251,7 @@ impl Fleet {
     fn deliver(&mut self, traffic: &mut Traffic) -> Result<()> {
         let Some(request) = traffic.next() else { return Ok(()) };
         let arrival = self.results.arrive(&request, self.ranking.key(&request));
-        if !self.delivery.rate_limit.as_mut().is_none_or(|limit| limit.admits(&arrival)) {
+        if self.delivery.rate_limit.as_mut().is_some_and(|limit| !limit.admits(&arrival)) {
             self.results.refuse(&arrival, true);
             traffic.refused(arrival.user, arrival.at.picoseconds());
             return Ok(());

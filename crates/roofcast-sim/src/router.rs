@@ -4,6 +4,7 @@
 //! the beginning of a prompt, and, for the policies of [`cache`], the cached tokens and the load that replicas report.
 //! Knows nothing about how a replica serves a request.
 
+mod backlog;
 pub(crate) mod cache;
 mod history;
 
@@ -67,7 +68,7 @@ impl Router {
             [only] => *only,
             _ => policy.choose(asked, replicas, candidates, &mut |count| self.draw(count)),
         };
-        policy.sent(asked, chosen);
+        policy.sent(asked, replicas, chosen);
         self.cache = Some(policy);
         chosen
     }
@@ -107,9 +108,16 @@ impl Router {
             },
             (_, Routing::SessionSticky) => self.remembered(user, u64::MAX, candidates, &load),
             // Decode replicas of a disaggregated fleet receive whole KV caches, so only their load matters.
-            (_, Routing::DynamoKv | Routing::LlmD | Routing::CacheAware | Routing::Kvaware) => {
-                self.least(&load, candidates)
-            }
+            (
+                _,
+                Routing::DynamoKv
+                | Routing::LlmD
+                | Routing::CacheAware
+                | Routing::Kvaware
+                | Routing::VllmCacheAware
+                | Routing::KvAware
+                | Routing::Lmetric,
+            ) => self.least(&load, candidates),
         }
     }
 

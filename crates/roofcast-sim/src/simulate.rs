@@ -13,6 +13,7 @@ mod provision;
 mod refused;
 mod sums;
 
+pub use crate::fleet::OversizedRequests;
 pub use crate::fleet::results::{FirstWave, OfferedLoad};
 use crate::fleet::results::{Results, Sample};
 use crate::fleet::{Fleet, KvEvents, Oracle, QueueOrder, Watch};
@@ -74,6 +75,9 @@ pub struct Simulation {
     pub refused: u64,
     /// Number of requests that a queue limit or a rate limit rejected.
     pub rejected: u64,
+    /// The rejected requests that take more tokens than a full bucket of the rate limit holds; `None` without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oversized: Option<OversizedRequests>,
     /// Number of running requests that ended with an error because llama.cpp's shared KV cache overflowed.
     pub overflowed: u64,
     /// Latencies and throughput as clients see them, by vLLM's keys.

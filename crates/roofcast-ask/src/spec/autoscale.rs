@@ -43,6 +43,16 @@ roofcast_facts::named! { AutoscaleRule {
 } }
 
 impl AutoscaleRule {
+    /// True if the rule reads the key `key` of `[fleet.autoscale]`, or its table of that name.
+    pub fn reads(self, key: &str) -> bool {
+        match key {
+            "target_in_flight" | "target_ongoing_requests" => self != AutoscaleRule::Dynamo,
+            "idle_s" => self == AutoscaleRule::Immediate,
+            "hpa" => matches!(self, AutoscaleRule::Hpa | AutoscaleRule::Keda),
+            _ => AutoscaleRule::ALL.iter().all(|rule| rule.name() != key || *rule == self),
+        }
+    }
+
     /// True if the rule can stop the last replica and start one for a request that waits.
     fn reaches_zero(self) -> bool {
         matches!(self, AutoscaleRule::Keda | AutoscaleRule::RayServe)
@@ -69,17 +79,14 @@ pub struct AutoscaleSpec {
     #[doc = about!("fleet.autoscale.idle_s")]
     pub idle_s: Option<f64>,
     /// Settings of the HorizontalPodAutoscaler, also of the one that KEDA creates.
-    #[serde(default)]
-    pub hpa: HpaSpec,
+    pub hpa: Option<HpaSpec>,
     /// Settings of KEDA's ScaledObject.
-    #[serde(default)]
-    pub keda: KedaSpec,
+    pub keda: Option<KedaSpec>,
     /// Settings of Ray Serve's `AutoscalingConfig`.
-    #[serde(default, rename = "ray-serve")]
-    pub ray_serve: RayServeSpec,
+    #[serde(rename = "ray-serve")]
+    pub ray_serve: Option<RayServeSpec>,
     /// Settings of Dynamo's planner.
-    #[serde(default)]
-    pub dynamo: DynamoSpec,
+    pub dynamo: Option<DynamoSpec>,
 }
 
 fn one() -> u64 {
@@ -113,10 +120,37 @@ impl AutoscaleSpec {
         }
         span(place, "startup_s", self.startup_s)?;
         self.idle_s.map_or(Ok(()), |idle| span(place, "idle_s", idle))?;
-        self.hpa.check(place)?;
-        self.keda.check(place)?;
-        self.ray_serve.check(place)?;
-        self.dynamo.check(place, self.rule == AutoscaleRule::Dynamo)
+        self.check_rule(place)?;
+        self.hpa.as_ref().map_or(Ok(()), |hpa| hpa.check(place))?;
+        self.keda.map_or(Ok(()), |keda| keda.check(place))?;
+        self.ray_serve.map_or(Ok(()), |ray_serve| ray_serve.check(place))?;
+        self.dynamo.map_or(Ok(()), |dynamo| dynamo.check(place))
+    }
+
+    /// Refuses keys and tables that the rule does not read.
+    fn check_rule(&self, place: &str) -> Result<()> {
+        let table = |set: bool| set.then(|| "set".to_owned());
+        let keys = [
+            ("target_in_flight", self.target_in_flight.map(|n| n.to_string())),
+            ("idle_s", self.idle_s.map(|seconds| seconds.to_string())),
+            ("hpa", table(self.hpa.is_some())),
+            ("keda", table(self.keda.is_some())),
+            ("ray-serve", table(self.ray_serve.is_some())),
+            ("dynamo", table(self.dynamo.is_some())),
+        ];
+        for (key, found) in keys {
+            if let Some(found) = found.filter(|_| !self.rule.reads(key)) {
+                let readers = AutoscaleRule::ALL.into_iter().filter(|rule| rule.reads(key));
+                let readers: Vec<&str> = readers.map(AutoscaleRule::name).collect();
+                let accepted = format!(
+                    "omitted with rule = \"{}\", which does not read it; {} does",
+                    self.rule.name(),
+                    readers.join(" or ")
+                );
+                return refuse(place, key, found, accepted);
+            }
+        }
+        Ok(())
     }
 }
 

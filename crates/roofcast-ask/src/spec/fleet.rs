@@ -99,6 +99,13 @@ pub enum Routing {
     /// The replica with the longest cached prefix if few tokens remain to compute, else the one with the fewest
     /// requests: vLLM production stack's `kvaware`.
     Kvaware,
+    /// The least loaded of the replicas to which the longest prefix was sent while loads are balanced, else the shortest
+    /// queue: `cache_aware` of vLLM's router.
+    VllmCacheAware,
+    /// The replica with the least product of tokens to prefill and requests: `kv_aware` of vLLM's router.
+    KvAware,
+    /// The replica with the least product of tokens to prefill and requests: the rule of LMetric's paper.
+    Lmetric,
 }
 
 roofcast_facts::named! { Routing {
@@ -111,17 +118,23 @@ roofcast_facts::named! { Routing {
     LlmD: "llm_d",
     CacheAware: "cache_aware",
     Kvaware: "kvaware",
+    VllmCacheAware: "vllm_cache_aware",
+    KvAware: "kv_aware",
+    Lmetric: "lmetric",
 } }
 
 impl Routing {
     /// True if replicas tell the policy by KV events what their caches hold.
     pub fn receives_events(self) -> bool {
-        matches!(self, Routing::DynamoKv | Routing::LlmD | Routing::Kvaware)
+        matches!(
+            self,
+            Routing::DynamoKv | Routing::LlmD | Routing::Kvaware | Routing::KvAware | Routing::Lmetric
+        )
     }
 
     /// True if the policy weighs the cached tokens of replicas (`router::cache`).
     pub fn weighs_caches(self) -> bool {
-        matches!(self, Routing::DynamoKv | Routing::LlmD | Routing::CacheAware | Routing::Kvaware)
+        self.receives_events() || matches!(self, Routing::CacheAware | Routing::VllmCacheAware)
     }
 }
 
@@ -158,14 +171,16 @@ pub struct RoutingSpec {
     pub balance_rel_threshold: f64,
     #[doc = about!("fleet.routing.kv_aware_threshold")]
     pub kv_aware_threshold: f64,
+    #[doc = about!("fleet.routing.kv_penalty_host")]
+    pub kv_penalty_host: f64,
     #[doc = about!("fleet.routing.event_delay_s")]
     pub event_delay_s: f64,
 }
 
 impl Default for RoutingSpec {
     /// Defaults of Dynamo 1.6.1 (`dynamo-kv-router/src/scheduling/config.rs`), llm-d inference scheduler 520af478
-    /// (`pkg/epp/config/loader/defaults.go`), SGLang's model gateway (command line, 2026) and vLLM production stack a6c01db0
-    /// (`src/vllm_router/parsers/parser.py`).
+    /// (`pkg/epp/config/loader/defaults.go`), SGLang's model gateway (command line, 2026), vLLM production stack a6c01db0
+    /// (`src/vllm_router/parsers/parser.py`) and vLLM's router 0.1.17 (`py_src/vllm_router/router_args.py`).
     fn default() -> RoutingSpec {
         RoutingSpec {
             overlap_score_credit: 1.0,
@@ -182,6 +197,7 @@ impl Default for RoutingSpec {
             balance_abs_threshold: 64.0,
             balance_rel_threshold: 1.5,
             kv_aware_threshold: 2000.0,
+            kv_penalty_host: 0.8,
             event_delay_s: 0.0,
         }
     }
@@ -208,6 +224,7 @@ impl RoutingSpec {
             ("balance_abs_threshold", self.balance_abs_threshold, 1e9),
             ("balance_rel_threshold", self.balance_rel_threshold, 1e9),
             ("kv_aware_threshold", self.kv_aware_threshold, 1e9),
+            ("kv_penalty_host", self.kv_penalty_host, 1.0),
             ("event_delay_s", self.event_delay_s, LONGEST_S),
         ];
         for (key, found, most) in values {

@@ -5,7 +5,7 @@
 
 use super::keys::{self, KEYS, SpecKey};
 use super::sections::spell;
-use crate::spec::EngineKind;
+use crate::spec::{AutoscaleRule, EngineKind};
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::{Error, Result};
 use std::path::Path;
@@ -58,6 +58,13 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
             (bound, Some(NO_BOUND)) if bound.starts_with("slo.") => {
                 let key = bound.trim_start_matches("slo.");
                 section(&mut table, "slo")?.remove(key);
+            }
+            ("fleet.autoscale.rule", Some(name)) => {
+                // Keys that the new rule does not read stand for the rule of the file.
+                let rule = AutoscaleRule::ALL.into_iter().find(|rule| rule.name() == name);
+                section(&mut table, "fleet.autoscale")?
+                    .retain(|key, _| rule.is_none_or(|rule| rule.reads(key)));
+                put(&mut table, &setting.path, value)?;
             }
             ("slo.tpot_p99_ms" | "slo.tokens_per_s_user", _) => {
                 // Two keys set this bound, in different units.

@@ -17,7 +17,8 @@ fn refused(arguments: &str, says: &[&str]) {
 fn routers_that_weigh_caches_are_simulated_not_emulated() {
     let emulated =
         "emulate --model llama-3.1-8b --hardware h100-sxm --replicas 2 --count 2 --port 0 --router";
-    for router in ["dynamo_kv", "llm_d", "cache_aware", "kvaware"] {
+    for router in ["dynamo_kv", "llm_d", "cache_aware", "kvaware", "vllm_cache_aware", "kv_aware", "lmetric"]
+    {
         refused(
             &format!("{emulated} {router}"),
             &["fleet.router", router, "least_loaded", "--kv-events-config"],
@@ -198,6 +199,13 @@ fn specs_that_cannot_be() {
         (good.replace("rate = 1.0", "rate = nan"), vec!["workload.arrivals.rate", "NaN"]),
         (good.replace("rate = 1.0", "rate = -1.0"), vec!["workload.arrivals.rate", "-1"]),
         (good.replace("poisson", "posson"), vec!["posson", "`poisson`"]),
+        (good.replace("1.0", "\"x\""), vec![":8:1: `workload.arrivals.rate` is \"x\"; accepted: a number"]),
+        (good.replace("1.0", "[1]"), vec!["`workload.arrivals.rate` is [1]; accepted: a number"]),
+        (
+            good.replace("[workload.arrivals]\nkind = ", "arrivals.kind = ")
+                .replace("rate = 1.0", "arrivals.rate = true"),
+            vec!["`workload.arrivals.rate` is true; accepted: a number"],
+        ),
         (good.replace("input_len = 10", "input_len = 0"), vec!["workload.input_len"]),
         (good.replace("[workload]", "[slo]\ntpot_p99_ms = 0.0\n[workload]"), vec!["slo.tpot_p99_ms"]),
         (format!("{good}[search]\naccelerators = [\"h100-foo\"]\n"), vec!["h100-foo"]),
@@ -210,6 +218,7 @@ fn specs_that_cannot_be() {
         let (_folder, path) = file("spec.toml", text.as_bytes());
         refused(&format!("plan {path}"), &says);
     }
+    refused("simulate --set workload.arrivals.rate=fast", &["`--rate` is \"fast\"; accepted: a number"]);
 }
 
 #[test]

@@ -373,6 +373,49 @@ fn what_is_turned_away_is_counted_apart() {
     assert!(run.code == 4 && run.out.contains("all 10 were rejected"), "{}", run.out);
 }
 
+/// Ten requests of 105 tokens at once, half of each class, and a bucket of tokens of one class that holds one of them, or none:
+/// text, sweep, CSV, records and rows of classes count the same requests by the same word.
+#[test]
+fn requests_beyond_a_rate_limit_are_rejected_in_every_output() {
+    let spec = "[model]\nname = \"llama-3.1-8b\"\n[hardware]\naccelerator = \"h100-sxm\"\n\
+                [fleet.rate_limit.classes]\nbatch = { tokens_per_s = 1e-9, token_burst = 105 }\n[workload]\nrequests = 10\n\
+                input_len = 100\noutput_len = 5\narrivals = { kind = \"offline\" }\n\
+                [[workload.classes]]\nname = \"chat\"\nshare = 1\n[[workload.classes]]\nname = \"batch\"\nshare = 1\n";
+    let (folder, path) = crate::support::file("s.toml", spec.as_bytes());
+    let (answer, _) = json(&format!("simulate {path}"));
+    let classes = answer["classes"].as_array().unwrap();
+    let batch = classes[1]["requests"].as_u64().unwrap();
+    let expected = batch - 1;
+    assert!(expected > 0);
+    assert_eq!(answer["rejected"], expected);
+    assert_eq!([0, 1].map(|class| classes[class]["rejected"].as_u64().unwrap()), [0, expected]);
+    let sweep = format!("simulate {path} --sweep engine.max_num_seqs=8,16");
+    let table = roofcast(&sweep).out;
+    assert!(table.contains("rejected"), "{table}");
+    let csv = roofcast(&format!("{sweep} --csv")).out;
+    let mut rows = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = rows.next().unwrap();
+    let at = |name: &str| header.iter().position(|column| *column == name).unwrap();
+    for row in rows {
+        let counts = ["refused", "rejected", "failed"].map(|name| row[at(name)].parse::<u64>().unwrap());
+        assert_eq!(counts, [0, expected, expected]);
+    }
+    let records = folder.path().join("r.jsonl");
+    let run = roofcast(&format!("simulate {path} --records {}", records.display()));
+    assert!(run.out.contains(&format!("{expected} rejected: queue or rate limit reached")), "{}", run.out);
+    let header = run.out.lines().find(|line| line.starts_with("class")).unwrap();
+    assert!(header.contains("rejected") && !header.contains("refused"), "{header}");
+    let lines = std::fs::read_to_string(&records).unwrap();
+    assert_eq!(lines.matches("\"outcome\":\"rejected\"").count() as u64, expected);
+    assert!(!lines.contains("refused"));
+    let small = roofcast(&format!(
+        "simulate {path} --set fleet.rate_limit.token_burst=50 --set fleet.rate_limit.tokens_per_s=50"
+    ));
+    let words = small.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = "all 10 were rejected: each takes more tokens than a full bucket holds (fleet.rate_limit.token_burst = 50.00, the smallest takes 105)";
+    assert!(small.code == 4 && words.contains(said), "{words}");
+}
+
 /// The answer states the load and the SLO, or that there is no SLO.
 #[test]
 fn a_run_says_what_was_asked() {

@@ -318,8 +318,8 @@ impl Search<'_> {
     }
 
     /// Candidates that meet the SLO, best first: those with the required probability precede the others; then by
-    /// objective, number of accelerators, latency, and order in the space. If no candidate has the required
-    /// probability, candidates are ordered by their probability.
+    /// objective, number of accelerators, probability in whole percents, latency, and order in the space. If no candidate
+    /// has the required probability, candidates are ordered by their probability.
     pub(super) fn ranked(&self) -> Vec<(usize, &Proven)> {
         let meets = self.judged.iter().enumerate().filter_map(|(index, judged)| match judged {
             Judged::Meets(proven) => Some((index, proven.as_ref())),
@@ -333,6 +333,7 @@ impl Search<'_> {
             meets.into_iter().map(|(index, proven)| (index, proven, proven.chance().unwrap_or(absent)));
         let mut ranked: Vec<(usize, &Proven, f64)> = with_chance.collect();
         let likely = |chance: f64| chance >= self.confidence;
+        let percent = |chance: f64| (100.0 * chance).round();
         let some = ranked.iter().any(|(_, _, chance)| likely(*chance));
         ranked.sort_by(|(a, left, sure), (b, right, unsure)| {
             let accelerators = |index: usize| self.candidates[index].accelerators;
@@ -340,6 +341,7 @@ impl Search<'_> {
             chance
                 .then(self.value_of(*a, &left.run).total_cmp(&self.value_of(*b, &right.run)))
                 .then(accelerators(*a).cmp(&accelerators(*b)))
+                .then(percent(*unsure).total_cmp(&percent(*sure)))
                 .then(left.run.summary.e2el.mean.total_cmp(&right.run.summary.e2el.mean))
                 .then(a.cmp(b))
         });

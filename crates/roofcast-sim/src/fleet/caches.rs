@@ -59,6 +59,10 @@ impl Replicas for Caches<'_> {
         self.replicas[index].prompt_tokens()
     }
 
+    fn unanswered_tokens(&self, index: usize) -> u64 {
+        self.prompt_tokens(index) + self.servers.prompt_tokens(index)
+    }
+
     fn blocks(&self, index: usize) -> (u64, u64) {
         self.replicas[index].blocks()
     }

@@ -121,6 +121,12 @@ impl Servers {
         self.each.get(index).map_or(0, |server| server.inside.len() as u64)
     }
 
+    /// Prompt tokens of the requests in the server of replica `index`.
+    pub(super) fn prompt_tokens(&self, index: usize) -> u64 {
+        let inside = self.each.get(index).into_iter().flat_map(|server| &server.inside);
+        inside.map(|request| u64::from(request.arrival.input)).sum()
+    }
+
     /// Adds a request to the server of replica `index`, which streams the tokens of `running` requests.
     #[inline(never)]
     pub(super) fn take(&mut self, index: usize, running: u64, arrival: Arrival, prompt: Prompt) {

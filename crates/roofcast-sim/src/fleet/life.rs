@@ -10,7 +10,7 @@ use crate::engine::Replica;
 use roofcast_ask::arrival::{Arrival, Departure};
 use roofcast_ask::workload::{Prompt, Traffic};
 use roofcast_facts::clock::Ticks;
-use roofcast_facts::error::{Error, Result};
+use roofcast_facts::error::Result;
 
 /// Starts, stops and failures of a fleet's replicas; replicas that an autoscaler's rule starts do not fail.
 #[derive(Debug, Default)]
@@ -138,7 +138,7 @@ impl Fleet {
         let at = scaling.due();
         let block = scaling.block;
         if traffic.peek().is_none() && scaling.gives_up(at) {
-            return Err(Error::Stuck { waiting: scaling.parked.len() as u64 });
+            return Err(scaling.never_starts());
         }
         let load = |index: usize| {
             let replica = self.replicas[index].as_ref();

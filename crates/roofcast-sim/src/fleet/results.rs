@@ -55,7 +55,7 @@ pub struct Results {
     pub completed: u64,
     /// Number of requests that no engine with these settings could serve.
     pub refused: u64,
-    /// Number of requests that were rejected because queues were full.
+    /// Number of requests that a queue limit or a rate limit rejected.
     pub(crate) rejected: u64,
     /// Number of requests that were lost with their replica.
     pub(crate) lost: u64,
@@ -199,12 +199,13 @@ impl Results {
         arrival
     }
 
-    /// Counts a request that is not served: rejected from a full queue if the engine `could` serve it, else refused
-    /// because no engine with these settings could.
+    /// Counts a request that is not served: rejected by a queue limit or a rate limit if the engine `could` serve it, else
+    /// refused because no engine with these settings could.
     pub(crate) fn refuse(&mut self, arrival: &Arrival, could: bool) {
-        let count: fn(&mut Results) -> &mut u64 =
-            if could { |results| &mut results.rejected } else { |results| &mut results.refused };
-        self.fail(arrival, arrival.sent, Outcome::Refused, count);
+        match could {
+            true => self.fail(arrival, arrival.sent, Outcome::Rejected, |results| &mut results.rejected),
+            false => self.fail(arrival, arrival.sent, Outcome::Refused, |results| &mut results.refused),
+        }
     }
 
     /// Counts a request that was lost at `at` with its replica, or as the cache that it shared `overflowed`.
@@ -229,6 +230,11 @@ impl Results {
         if let Some(records) = &mut self.records {
             records.push(Record { outcome, output_len: 0, ..record(arrival, at) });
         }
+    }
+
+    /// Number of requests that have ended, with an answer or without.
+    pub(crate) fn ended(&self) -> u64 {
+        self.completed + self.failed()
     }
 
     /// Number of requests that ended without an answer.

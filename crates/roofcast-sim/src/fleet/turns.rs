@@ -84,8 +84,7 @@ impl Fleet {
         let mut deliveries = 0_u64;
         let mut goes_on = |fleet: &mut Fleet| {
             deliveries += 1;
-            let ended = fleet.results.completed + fleet.results.refused;
-            let stops = deliveries.is_multiple_of(WATCHED) && !watch(ended);
+            let stops = deliveries.is_multiple_of(WATCHED) && !watch(fleet.results.ended());
             if stops {
                 fleet.results.interrupt();
             }

@@ -26,6 +26,10 @@ pub struct ClassResults {
     pub adapter: Option<String>,
     /// Number of requests of the class that arrived.
     pub requests: u64,
+    /// Number of requests of the class that no engine with these settings could serve.
+    pub refused: u64,
+    /// Number of requests of the class that a queue limit or a rate limit rejected.
+    pub rejected: u64,
     /// Latency bounds of the class.
     pub slo: Slo,
     /// Number of requests that met every bound of the class; `None` if the class has none.
@@ -132,6 +136,8 @@ pub(super) fn results(
             name: class.name.clone(),
             adapter: class.adapter.clone(),
             requests,
+            refused: results.refused,
+            rejected: results.rejected,
             slo: class.slo,
             good,
             summary,

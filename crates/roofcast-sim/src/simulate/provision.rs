@@ -252,7 +252,7 @@ impl Provision {
             config.by_block.is_some() && config.host.is_none() && config.ranks.is_none()
         };
         let accepted = if !router.receives_events() {
-            "0 with other routers than dynamo_kv, llm_d and kvaware, which receive KV events"
+            "0 with other routers than dynamo_kv, llm_d, kvaware, kv_aware and lmetric, which receive KV events"
         } else if self.prefill.is_some() || !pools.all(publishes) {
             "0, or the scheduler vllm without windows, attention_dp, pools of prefill and decode, and kv_offloading_size"
         } else {

@@ -98,6 +98,7 @@ pub(super) fn report(
         requests: fleet.results.judged,
         refused: fleet.results.refused,
         rejected: fleet.results.rejected,
+        oversized: fleet.delivery.rate_limit.as_ref().and_then(|limit| limit.oversized.clone()),
         overflowed: fleet.results.overflowed,
         activity: activity(&tallies),
         kv_cache: cache_use(config, serving, mean_tokens),

@@ -5,6 +5,7 @@ use super::runs::workloads;
 use proptest::prelude::*;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::record::Outcome;
+use roofcast::simulate::{OversizedRequests, Simulation};
 use roofcast::spec::{EngineSpec, FleetSpec, QueuePolicy, VllmSpec};
 
 /// Ten requests of 100 tokens arrive at once. With room for four requests the first four are accepted. With room for
@@ -139,7 +140,7 @@ proptest! {
 }
 
 /// Simulates `requests` requests of 10 + 5 tokens, `rate` a second at equal distances, with the keys `limits`.
-fn limited(rate: f64, requests: u64, limits: &str) -> roofcast::Result<roofcast::simulate::Simulation> {
+fn limited(rate: f64, requests: u64, limits: &str) -> roofcast::Result<Simulation> {
     super::fleets::spec(&format!(
         "[workload]\nrequests = {requests}\ninput_len = 10\noutput_len = 5\n\
          arrivals = {{ kind = \"constant\", rate = {rate} }}\n{limits}"
@@ -160,6 +161,13 @@ fn buckets_by_hand() {
     }
     let large = limited(10.0, 5, "[fleet.rate_limit]\ntokens_per_s = 30\ntoken_burst = 14\n").unwrap();
     assert_eq!((large.summary.completed, large.rejected), (0, 5));
+    let OversizedRequests { requests, smallest, burst, key } = large.oversized.unwrap();
+    assert_eq!((requests, smallest, burst, key.as_str()), (5, 15, 14.0, "fleet.rate_limit.token_burst"));
+    let all = |run: &Simulation| run.records.iter().map(|record| record.outcome).collect::<Vec<_>>();
+    assert_eq!(
+        all(&limited(10.0, 2, "[fleet.rate_limit]\ntokens_per_s = 14\n").unwrap()),
+        [Outcome::Rejected; 2]
+    );
     let wide = limited(8.0, 33, "[fleet.rate_limit]\nrequests_per_s = 11\n").unwrap();
     assert_eq!((wide.summary, wide.rejected), (limited(8.0, 33, "").unwrap().summary, 0));
 }
@@ -171,7 +179,8 @@ fn classes_have_buckets() {
     let limit = "[fleet.rate_limit.classes]\nbatch = { requests_per_s = 1e-9, request_burst = 1 }\n";
     let run = limited(10.0, 40, &format!("{classes}{limit}")).unwrap();
     let [chat, batch] = run.classes.as_slice() else { panic!("{:?}", run.classes) };
-    assert_eq!(run.rejected, batch.requests - 1);
+    assert_eq!((run.rejected, batch.rejected, chat.rejected), (batch.requests - 1, batch.requests - 1, 0));
+    assert!(run.oversized.is_none());
     assert_eq!(run.summary.completed, chat.requests + 1);
 }
 

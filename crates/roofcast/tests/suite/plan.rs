@@ -614,6 +614,25 @@ fn the_best_is_as_likely_as_is_asked() {
     assert!(sure.best.unwrap().count >= best.count);
 }
 
+/// One replica of two cards and two replicas of one card cost the same. Of deployments that are likely enough, with equal price
+/// and number of cards, the likelier ones come first.
+#[test]
+fn at_equal_price_the_likelier_comes_first() {
+    let search = "accelerators = [\"h100-sxm\"]\nmax_accelerators = 4\ntp = [1, 2]\nmax_num_batched_tokens = [2048, 8192]\n";
+    for rate in [25, 40, 60] {
+        let text = format!("{CHAT}{search}").replace("confidence = 0", "confidence = 0.5");
+        let plan = planned(&text.replace("rate = 10", &format!("rate = {rate}")), false).unwrap();
+        let chances = |choice: &Choice| Some((choice.cost_per_hour?, (100.0 * choice.chance?).round()));
+        let likely: Vec<_> =
+            plan.ranked.iter().filter_map(chances).filter(|(_, chance)| *chance >= 50.0).collect();
+        assert!(
+            likely.windows(2).all(|two| two[0].0 < two[1].0 || two[0].1 >= two[1].1),
+            "{rate} {likely:?}"
+        );
+        assert!(likely.len() > 1, "{rate} {likely:?}");
+    }
+}
+
 /// The simulated value exceeds the bound by 0.2 ms, and both round to 20 ms: the reason shows more digits, not "20 ms,
 /// 20 ms are allowed".
 #[test]

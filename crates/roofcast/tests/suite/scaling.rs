@@ -5,7 +5,8 @@ use super::runs::{same, workloads};
 use proptest::prelude::*;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
-use roofcast::spec::{AutoscaleSpec, EngineSpec, FleetSpec};
+use roofcast::spec::settings::{Setting, lay};
+use roofcast::spec::{AutoscaleRule, AutoscaleSpec, EngineSpec, FleetSpec};
 use roofcast::units::Picoseconds;
 use roofcast::{Error, Spec};
 
@@ -118,13 +119,22 @@ proptest! {
 
 /// Keys of an autoscaler with fast rules, at most four replicas and a start-up of a second.
 fn ruled(rule: &str, min: u64) -> AutoscaleSpec {
-    let keys = "[hpa]\nsync_period_s = 0.5\nscale_down = { stabilization_window_seconds = 2 }\n\
-                [keda]\npolling_interval = 0.7\ncooldown_period = 1\n\
-                [ray-serve]\nlook_back_period_s = 1\nmetrics_interval_s = 0.5\nupscale_delay_s = 0.2\n\
-                downscale_delay_s = 1\n\
-                [dynamo]\nload_adjustment_interval_seconds = 0.5\noptimization_target = \"latency\"";
+    let hpa = "[hpa]\nsync_period_s = 0.5\nscale_down = { stabilization_window_seconds = 2 }\n";
+    let keys = match rule {
+        "hpa" => hpa.to_owned(),
+        "keda" => format!("{hpa}[keda]\npolling_interval = 0.7\ncooldown_period = 1\n"),
+        "ray-serve" => {
+            "[ray-serve]\nlook_back_period_s = 1\nmetrics_interval_s = 0.5\nupscale_delay_s = 0.2\n\
+                        downscale_delay_s = 1\n"
+                .to_owned()
+        }
+        _ => {
+            "[dynamo]\nload_adjustment_interval_seconds = 0.5\noptimization_target = \"latency\"\n".to_owned()
+        }
+    };
+    let target = if rule == "dynamo" { "" } else { "target_in_flight = 2\n" };
     let bounds = format!("min_replicas = {min}\nmax_replicas = 4\nstartup_s = 1");
-    toml::from_str(&format!("rule = \"{rule}\"\ntarget_in_flight = 2\n{bounds}\n{keys}")).unwrap()
+    toml::from_str(&format!("rule = \"{rule}\"\n{target}{bounds}\n{keys}")).unwrap()
 }
 
 fn rules() -> impl Strategy<Value = AutoscaleSpec> {
@@ -165,7 +175,47 @@ fn a_request_waits_for_the_first_replica() {
     // Fewer requests than the threshold wait for ever: that is an error, not a run without an end.
     let keys = format!("{keys}\nkeda = {{ activation_threshold = 5 }}");
     let error = spec(&format!("{ONE}[fleet.autoscale]\n{keys}")).unwrap_err().to_string();
-    assert!(error.contains("stuck: 1 requests wait"), "{error}");
+    for part in
+        ["1 requests wait", "keda.activation_threshold` = 5", "fleet.autoscale.min_replicas", "below 1"]
+    {
+        assert!(error.contains(part), "{part} is not in {error}");
+    }
+}
+
+/// Every rule refuses the keys of the others by name, and a rule that is set over a file leaves them out.
+#[test]
+fn keys_of_another_rule_are_refused() {
+    let keys = [
+        ("target_in_flight", "target_in_flight = 4", &["immediate", "hpa", "keda", "ray-serve"][..]),
+        ("idle_s", "idle_s = 9", &["immediate"]),
+        ("hpa", "hpa = { sync_period_s = 15 }", &["hpa", "keda"]),
+        ("keda", "keda = { polling_interval = 30 }", &["keda"]),
+        ("ray-serve", "ray-serve = { upscale_delay_s = 30 }", &["ray-serve"]),
+        ("dynamo", "dynamo = { optimization_target = \"latency\" }", &["dynamo"]),
+    ];
+    for rule in AutoscaleRule::ALL.map(AutoscaleRule::name) {
+        let own = |readers: &[&str]| readers.contains(&rule);
+        let required = keys[..2].iter().filter(|(_, _, readers)| own(readers)).map(|(_, text, _)| *text);
+        let base = required.collect::<Vec<_>>().join("\n");
+        let section =
+            format!("[fleet.autoscale]\nrule = \"{rule}\"\nmax_replicas = 2\nstartup_s = 1\n{base}\n");
+        assert!(spec(&format!("{ONE}{section}")).is_ok(), "{rule}");
+        for (key, text, readers) in &keys {
+            let whole = if base.contains(text) { section.clone() } else { format!("{section}{text}\n") };
+            let answer = spec(&format!("{ONE}{whole}"));
+            if own(readers) {
+                assert!(answer.is_ok(), "{rule} {key}");
+                continue;
+            }
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains(&format!("fleet.autoscale.{key}`")) && error.contains(rule), "{error}");
+        }
+    }
+    let all = keys.map(|(_, text, _)| text).join("\n");
+    let table: toml::Table = format!("[fleet.autoscale]\nmax_replicas = 2\n{all}").parse().unwrap();
+    let of_dynamo = lay(table, &[Setting::new("fleet.autoscale.rule", "dynamo")]).unwrap();
+    let kept: Vec<&String> = of_dynamo["fleet"]["autoscale"].as_table().unwrap().keys().collect();
+    assert_eq!(kept, ["dynamo", "max_replicas", "rule"]);
 }
 
 #[test]
@@ -177,6 +227,9 @@ fn what_cannot_be_scaled_is_refused() {
         )
     };
     let good = keys("4", "1", "2", "1", "1");
+    let of = |rule: &str| format!("{}rule = \"{rule}\"\n", good.replace("idle_s = 1\n", ""));
+    let hpa = of("hpa");
+    let dynamo = of("dynamo").replace("target_in_flight = 4\n", "");
     assert!(spec(&format!("{ONE}{good}")).is_ok());
     for (text, parts) in [
         (keys("0", "1", "2", "1", "1"), ["fleet.autoscale.target_in_flight", "1 to"]),
@@ -193,33 +246,37 @@ fn what_cannot_be_scaled_is_refused() {
             format!("{good}rule = \"hpa\"\n").replace("min_replicas = 1", "min_replicas = 0"),
             ["min_replicas", "1 to 2"],
         ),
-        (format!("{good}hpa = {{ tolerance = 1.5 }}\n"), ["fleet.autoscale.hpa.tolerance", "0 to below 1"]),
+        (format!("{hpa}hpa = {{ tolerance = 1.5 }}\n"), ["fleet.autoscale.hpa.tolerance", "0 to below 1"]),
         (
-            format!("{good}hpa = {{ scale_up = {{ policies = [] }} }}\n"),
+            format!("{hpa}hpa = {{ scale_up = {{ policies = [] }} }}\n"),
             ["hpa.scale_up.policies", "at least one"],
         ),
         (
-            format!("{good}keda = {{ polling_interval = 0 }}\n"),
+            format!("{}keda = {{ polling_interval = 0 }}\n", of("keda")),
             ["fleet.autoscale.keda.polling_interval", "0.1 to"],
         ),
         (
-            format!("{good}ray-serve = {{ upscaling_factor = 0 }}\n"),
+            format!("{}ray-serve = {{ upscaling_factor = 0 }}\n", of("ray-serve")),
             ["ray-serve.upscaling_factor", "0.001 to 1000"],
         ),
         (
-            format!("{good}rule = \"dynamo\"\ndynamo = {{ optimization_target = \"load\" }}\n"),
+            format!("{dynamo}dynamo = {{ optimization_target = \"load\" }}\n"),
             ["dynamo.decode_scale_up_kv_rate", "missing"],
         ),
-        (
-            format!("{good}rule = \"dynamo\"\ndynamo = {{ optimization_target = \"sla\" }}\n"),
-            ["dynamo.engine_rps", "missing"],
-        ),
+        (format!("{dynamo}dynamo = {{ optimization_target = \"sla\" }}\n"), ["dynamo.engine_rps", "missing"]),
         (
             format!(
-                "{good}rule = \"dynamo\"\n\
-                 dynamo = {{ optimization_target = \"sla\", engine_rps = 2, load_predictor = \"arima\" }}\n"
+                "{dynamo}dynamo = {{ optimization_target = \"sla\", engine_rps = 2, load_predictor = \"arima\" }}\n"
             ),
             ["dynamo.load_predictor", "pmdarima"],
+        ),
+        (
+            format!("{dynamo}dynamo = {{ engine_rps = 2 }}\n"),
+            ["dynamo.engine_rps", "only with optimization_target"],
+        ),
+        (
+            format!("{dynamo}dynamo = {{ kalman_r = 2 }}\n"),
+            ["dynamo.kalman_r", "load_predictor = \"kalman\""],
         ),
         (format!("{good}patience = 1\n"), ["fleet.autoscale", "patience"]),
         (format!("{good}[fleet.prefill]\nreplicas = 1\n"), ["fleet.prefill", "omitted"]),

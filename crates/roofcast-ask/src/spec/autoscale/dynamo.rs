@@ -95,8 +95,8 @@ impl Default for DynamoSpec {
 }
 
 impl DynamoSpec {
-    /// Refuses values that are out of range and, if the planner is `used`, keys that its aim needs.
-    pub(super) fn check(&self, place: &str, used: bool) -> Result<()> {
+    /// Refuses values that are out of range, and an aim without the keys that it needs.
+    pub(super) fn check(&self, place: &str) -> Result<()> {
         let intervals = [
             ("dynamo.load_adjustment_interval_seconds", self.load_adjustment_interval_seconds),
             ("dynamo.throughput_adjustment_interval_seconds", self.throughput_adjustment_interval_seconds),
@@ -120,7 +120,54 @@ impl DynamoSpec {
         if let Some(rate) = self.engine_rps.filter(|rate| !(1e-6..=1e9).contains(rate)) {
             return refuse(place, "dynamo.engine_rps", rate, "10^-6 to 10^9 requests a second");
         }
-        if used { self.check_target(place) } else { Ok(()) }
+        self.check_readers(place)?;
+        self.check_target(place)
+    }
+
+    /// Refuses keys that the planner does not read with its aim. A number that is the default counts as omitted.
+    fn check_readers(&self, place: &str) -> Result<()> {
+        let unset = DynamoSpec::default();
+        let changed = |value: f64, default: f64| (value != default).then_some(value);
+        let by_load = changed(self.load_adjustment_interval_seconds, unset.load_adjustment_interval_seconds);
+        let interval = self.throughput_adjustment_interval_seconds;
+        let by_rate = changed(interval, unset.throughput_adjustment_interval_seconds);
+        let step = self.max_throughput_scaling_replicas;
+        let kalman = [
+            ("kalman_q_level", changed(self.kalman_q_level, unset.kalman_q_level)),
+            ("kalman_q_trend", changed(self.kalman_q_trend, unset.kalman_q_trend)),
+            ("kalman_r", changed(self.kalman_r, unset.kalman_r)),
+            ("kalman_min_points", changed(self.kalman_min_points as f64, unset.kalman_min_points as f64)),
+        ];
+        let target = self.optimization_target;
+        let load = (target == DynamoTarget::Load, "with optimization_target = \"load\"");
+        let no_sla = (target != DynamoTarget::Sla, "with another optimization_target than \"sla\"");
+        let sla = (target == DynamoTarget::Sla, "with optimization_target = \"sla\"");
+        let filter = (
+            sla.0 && self.load_predictor == Some(LoadPredictor::Kalman),
+            "with optimization_target = \"sla\" and load_predictor = \"kalman\"",
+        );
+        let keys = [
+            ("decode_scale_up_kv_rate", self.decode_scale_up_kv_rate, load),
+            ("decode_scale_down_kv_rate", self.decode_scale_down_kv_rate, load),
+            ("load_adjustment_interval_seconds", by_load, no_sla),
+            ("throughput_adjustment_interval_seconds", by_rate, sla),
+            (
+                "max_throughput_scaling_replicas",
+                changed(step as f64, unset.max_throughput_scaling_replicas as f64),
+                sla,
+            ),
+            ("engine_rps", self.engine_rps, sla),
+        ];
+        let named = self.load_predictor.map(LoadPredictor::name);
+        let found = keys.into_iter().chain(kalman.map(|(key, value)| (key, value, filter)));
+        let found = found.map(|(key, value, reader)| (key, value.map(|value| value.to_string()), reader));
+        let found = found.chain([("load_predictor", named.map(str::to_owned), sla)]);
+        for (key, value, (is_read, accepted)) in found {
+            if let Some(value) = value.filter(|_| !is_read) {
+                return refuse(place, &format!("dynamo.{key}"), value, format!("only {accepted}"));
+            }
+        }
+        Ok(())
     }
 
     fn check_target(&self, place: &str) -> Result<()> {

@@ -340,9 +340,11 @@ fn dimensions(args: &SimulateArgs) -> Result<Vec<Dimension>> {
 }
 
 /// Columns of the CSV after the values, each with its path in the JSON of a point.
-const COLUMNS: [(&str, &str); 28] = [
+const COLUMNS: [(&str, &str); 30] = [
     ("completed", "/completed"),
     ("refused", "/refused"),
+    ("rejected", "/rejected"),
+    ("failed", "/failed"),
     ("duration", "/duration"),
     ("request_throughput", "/request_throughput"),
     ("request_goodput", "/request_goodput"),

@@ -15,17 +15,17 @@ use roofcast::workload::Workload;
 pub(super) fn people(about: &About, (spec, defaults): (&Spec, &[&str]), s: &Simulation) -> String {
     let mut text = about.title() + &asked(spec, defaults);
     if s.interrupted {
-        let ended = grouped(s.summary.completed + s.refused + s.overflowed);
+        let ended = grouped(s.summary.completed + s.summary.failed);
         text += &format!("PARTIAL: interrupted after {ended} requests; all figures describe these\n\n");
     }
     if s.summary.completed == 0 {
         let why = match (s.refused, s.rejected) {
             (0, 0) if s.overflowed > 0 => format!("all failed: {}", overflowed(s)),
             (0, 0) => "none had ended".to_owned(),
-            (0, n) => format!("all {} were rejected: queue or rate limit reached", grouped(n)),
+            (0, n) => format!("all {} were {}", grouped(n), rejected(s)),
             (n, 0) => format!("all {} were refused: longer than {}", grouped(n), longest(s)),
             (n, m) => {
-                format!("{} were too long, {} rejected: queue or rate limit reached", grouped(n), grouped(m))
+                format!("{} were too long, {} {}", grouped(n), grouped(m), rejected(s))
             }
         };
         return text + &format!("no request was served: {why}\n");
@@ -136,7 +136,7 @@ fn requests(s: &Simulation) -> String {
     };
     let rejected = match s.rejected {
         0 => String::new(),
-        n => format!(", {} rejected: queue or rate limit reached", grouped(n)),
+        n => format!(", {} {}", grouped(n), rejected(s)),
     };
     let failed = if s.overflowed > 0 { format!(", {}", overflowed(s)) } else { String::new() };
     let whole = significant(s.summary.request_throughput());
@@ -150,6 +150,21 @@ fn requests(s: &Simulation) -> String {
         "{} in {} s{drain}: {rate}{good}{refused}{rejected}{failed}",
         grouped(s.summary.completed),
         significant(s.summary.duration)
+    )
+}
+
+/// The reason for which requests were rejected.
+fn rejected(s: &Simulation) -> String {
+    let Some(large) = &s.oversized else { return "rejected: queue or rate limit reached".to_owned() };
+    let which = match s.rejected.saturating_sub(large.requests) {
+        0 => "each takes".to_owned(),
+        _ => format!("queue or rate limit reached; {} of them take", grouped(large.requests)),
+    };
+    format!(
+        "rejected: {which} more tokens than a full bucket holds ({} = {}, the smallest takes {})",
+        large.key,
+        significant(large.burst),
+        grouped(large.smallest)
     )
 }
 

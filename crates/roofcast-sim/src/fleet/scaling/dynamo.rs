@@ -22,8 +22,9 @@ pub(super) struct Dynamo {
 
 impl Dynamo {
     pub(super) fn new(spec: &AutoscaleSpec) -> Dynamo {
-        let predictor = Predictor::new(&spec.dynamo);
-        Dynamo { spec: spec.dynamo, bounds: Bounds::of(spec), next: Ticks::NEVER, arrived: 0, predictor }
+        let keys = spec.dynamo.unwrap_or_default();
+        let predictor = Predictor::new(&keys);
+        Dynamo { spec: keys, bounds: Bounds::of(spec), next: Ticks::NEVER, arrived: 0, predictor }
     }
 
     pub(super) fn begin(&mut self, at: Ticks) {

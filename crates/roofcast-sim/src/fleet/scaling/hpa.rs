@@ -30,14 +30,15 @@ pub(super) struct Hpa {
 
 impl Hpa {
     pub(super) fn new(spec: &AutoscaleSpec) -> Hpa {
+        let keys = spec.hpa.clone().unwrap_or_default();
         Hpa {
             target: spec.target_in_flight.unwrap_or(1) * MILLI,
-            tolerance: spec.hpa.tolerance,
+            tolerance: keys.tolerance,
             bounds: Bounds::of(spec),
-            period: ticks(spec.hpa.sync_period_s),
+            period: ticks(keys.sync_period_s),
             next: Ticks::NEVER,
-            up: spec.hpa.up(),
-            down: spec.hpa.down(),
+            up: keys.up(),
+            down: keys.down(),
             recommendations: Vec::new(),
             started: Vec::new(),
             stopped: Vec::new(),
@@ -187,15 +188,21 @@ impl Keda {
     pub(super) fn new(spec: &AutoscaleSpec) -> Keda {
         let mut hpa = Hpa::new(spec);
         hpa.bounds.min = hpa.bounds.min.max(1);
+        let keys = spec.keda.unwrap_or_default();
         Keda {
             hpa,
             min: spec.min_replicas,
-            activation: spec.keda.activation_threshold,
-            polling: ticks(spec.keda.polling_interval),
-            cooldown: ticks(spec.keda.cooldown_period),
+            activation: keys.activation_threshold,
+            polling: ticks(keys.polling_interval),
+            cooldown: ticks(keys.cooldown_period),
             next: Ticks::NEVER,
             active: None,
         }
+    }
+
+    /// Requests that must be exceeded to start the first replica.
+    pub(super) fn activation(&self) -> f64 {
+        self.activation
     }
 
     pub(super) fn begin(&mut self, at: Ticks, wanted: u64) {

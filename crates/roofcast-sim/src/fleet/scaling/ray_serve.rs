@@ -64,7 +64,7 @@ impl Report {
 impl RayServe {
     pub(super) fn new(spec: &AutoscaleSpec) -> RayServe {
         RayServe {
-            spec: spec.ray_serve,
+            spec: spec.ray_serve.unwrap_or_default(),
             target: spec.target_in_flight.unwrap_or(1) as f64,
             bounds: Bounds::of(spec),
             next: Ticks::NEVER,

@@ -30,6 +30,11 @@ impl Rule {
         })
     }
 
+    /// Requests that must be exceeded to start the first replica; `None` if any request starts one.
+    pub(super) fn activation(&self) -> Option<f64> {
+        if let Rule::Keda(rule) = self { Some(rule.activation()) } else { None }
+    }
+
     /// Begins at `at` with `wanted` replicas.
     pub(super) fn begin(&mut self, at: Ticks, wanted: u64) {
         match self {

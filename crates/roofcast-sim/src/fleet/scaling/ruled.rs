@@ -9,6 +9,7 @@ use super::observed::{Observed, ObservedReplica};
 use super::rule::Rule;
 use super::{Scaling, ScalingCause, Up};
 use roofcast_facts::clock::Ticks;
+use roofcast_facts::error::Error;
 use roofcast_facts::units::Picoseconds;
 
 /// Longest time for which a request waits for a replica after the last arrival, in seconds: a day.
@@ -58,6 +59,25 @@ impl Scaling {
         let ScalingCause::Ruled(ruled) = &self.rule else { return false };
         let patience: Ticks = Picoseconds::from_seconds(LONGEST_S).into();
         !self.parked.is_empty() && self.count_up() == 0 && at > ruled.last + patience
+    }
+
+    /// The error of requests that wait for a replica which no decision starts.
+    pub(crate) fn never_starts(&self) -> Error {
+        let waiting = self.parked.len() as u64;
+        let threshold = match &self.rule {
+            ScalingCause::Ruled(ruled) => ruled.rule.activation(),
+            _ => None,
+        };
+        let (reason, other) = match threshold {
+            Some(threshold) => (
+                format!(
+                    "KEDA starts the first one when more than `fleet.autoscale.keda.activation_threshold` = {threshold} wait"
+                ),
+                format!(", or an activation_threshold below {waiting}"),
+            ),
+            None => ("the rule has stopped the last one".to_owned(), String::new()),
+        };
+        Error::NeverScaled { waiting, reason, other }
     }
 
     /// Applies the arrival of a request at `at`: the first one finds the fewest replicas up. Returns the replicas that

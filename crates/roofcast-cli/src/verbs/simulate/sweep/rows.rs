@@ -107,6 +107,10 @@ const COLUMNS: &[Column<Run>] = &[
         good_per_s(&run.simulation).map_or(Figure::Absent, |v| of_answers(run, v))
     })
     .only(|run| run.simulation.summary.request_goodput().is_some()),
+    Column::shown("refused", |run: &Run| Figure::Count(run.simulation.refused))
+        .only(|run| run.simulation.refused > 0),
+    Column::shown("rejected", |run: &Run| Figure::Count(run.simulation.rejected))
+        .only(|run| run.simulation.rejected > 0),
     Column::shown("output tok/s", |run| of_answers(run, run.simulation.summary.output_throughput())),
     Column::shown("TTFT p50", |run| of_answers(run, run.simulation.summary.ttft.median)),
     Column::shown("p99", |run| of_answers(run, run.simulation.summary.ttft.p99)),
