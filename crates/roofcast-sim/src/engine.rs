@@ -20,7 +20,7 @@ pub use counting::Engine;
 use crate::kv_cache::paged::Change;
 use crate::scheduler::Policy;
 use crate::scheduler::config::EngineConfig;
-use crate::scheduler::state::KvTransfer;
+use crate::scheduler::state::KvPull;
 use crate::scheduler::state::decodes::{Each, Lockstep};
 use crate::tally::Tally;
 use crate::timeline::Timeline;
@@ -93,10 +93,11 @@ pub trait Replica {
     /// Receives at time `at` a request with its first token from a replica that keeps its KV cache until this one
     /// fetches it. Only replicas in prefill and decode pools receive requests, admit them ([`Replica::drain_admitted`])
     /// and release their blocks ([`Replica::release`]).
-    fn receive(&mut self, _guest: KvTransfer, _at: Ticks) {}
-    /// Moves the transferred requests admitted since the last call to `into`: number of the request, and time at which
-    /// its KV cache arrives.
-    fn drain_admitted(&mut self, _into: &mut Vec<(u64, Ticks)>) {}
+    fn receive(&mut self, _guest: Departure, _at: Ticks) {}
+    /// Moves the transferred requests admitted since the last call to `into`.
+    fn drain_admitted(&mut self, _into: &mut Vec<KvPull>) {}
+    /// Notes that the KV cache of an admitted request has arrived.
+    fn landed(&mut self, _pull: KvPull) {}
     /// Frees the blocks of a request whose KV cache has arrived at the decode replica.
     fn release(&mut self, _id: SequenceId) {}
     /// Starts to record the blocks that are stored in and removed from the prefix cache; only a replica that identifies

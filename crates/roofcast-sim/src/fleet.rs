@@ -14,6 +14,7 @@ pub(crate) mod failures;
 pub mod flow;
 mod ingest;
 mod life;
+mod links;
 mod oracle;
 mod pools;
 mod queue_order;

@@ -17,7 +17,7 @@ use crate::kv_cache::prefix::{Outputs, SharedPrefix};
 use crate::scheduler::Policy;
 use crate::scheduler::config::{EngineConfig, Preemption, PrefixCaching};
 use crate::scheduler::state::decodes::Decodes;
-use crate::scheduler::state::{KvTransfer, State};
+use crate::scheduler::state::{KvPull, State};
 use crate::tally::Tally;
 use crate::timeline::Timeline;
 use roofcast_ask::arrival::{Arrival, Departure, SequenceId};
@@ -318,9 +318,11 @@ impl<D: Decodes> Replica for Engine<D> {
         }
         let swapped = self.state.moved();
         let run = if self.state.chunks.is_empty() && swapped == 0 {
-            let landing = self.state.landing().max(self.state.clock);
-            let once = self.fresh || changes && (self.state.waiting() > 0 || !self.state.config.ahead);
-            self.leap(horizon.min(landing), if once { 1 } else { u64::MAX })
+            // When a cache that is fetched now arrives is known after this step.
+            let fetches = self.state.has_admitted();
+            let once =
+                fetches || self.fresh || changes && (self.state.waiting() > 0 || !self.state.config.ahead);
+            self.leap(horizon, if once { 1 } else { u64::MAX })
         } else {
             self.mixed(decode, swapped)
         };
@@ -328,13 +330,18 @@ impl<D: Decodes> Replica for Engine<D> {
         true
     }
 
-    fn receive(&mut self, transfer: KvTransfer, at: Ticks) {
+    fn receive(&mut self, guest: Departure, at: Ticks) {
         self.fresh = true;
-        self.state.receive(transfer, at);
+        self.state.receive(guest, at);
     }
 
-    fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
+    fn drain_admitted(&mut self, into: &mut Vec<KvPull>) {
         self.state.drain_admitted(into);
+    }
+
+    fn landed(&mut self, pull: KvPull) {
+        self.fresh = true;
+        self.state.landed(pull.id);
     }
 
     fn release(&mut self, id: SequenceId) {
@@ -380,7 +387,7 @@ impl<D: Decodes> Rank for Engine<D> {
         let steady = |decided: &Decided| {
             decided.decode && !(decided.changes && (state.waiting() > 0 || !state.config.ahead))
         };
-        let alone = state.chunks.is_empty() && state.failed.is_empty();
+        let alone = state.chunks.is_empty() && state.failed.is_empty() && !state.has_admitted();
         let moves = state.config.preemption == Preemption::Swap;
         if !D::LEAPS || self.fresh || !alone || moves || !self.decided.as_ref().is_some_and(steady) {
             return Repeats::default();
@@ -389,7 +396,7 @@ impl<D: Decodes> Rank for Engine<D> {
         let growth = state.decodes.growth().within.to_vec();
         Repeats {
             steps: state.steps_with_blocks(steps.min(u64::from(u32::MAX))),
-            until: state.landing(),
+            until: Ticks::NEVER,
             growth,
             in_flight: None,
         }

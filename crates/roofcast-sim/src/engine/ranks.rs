@@ -13,7 +13,7 @@ mod tests;
 use super::price::JointSteps;
 use super::{Replica, steps_within};
 use crate::scheduler::config::RankSettings;
-use crate::scheduler::state::KvTransfer;
+use crate::scheduler::state::KvPull;
 use crate::tally::Tally;
 use crate::timeline::{JointSegments, Timeline};
 use balancer::{Balancer, Counts};
@@ -252,13 +252,21 @@ impl Replica for Ranks {
         self.step_together(horizon, departed)
     }
 
-    fn receive(&mut self, guest: KvTransfer, at: Ticks) {
+    fn receive(&mut self, guest: Departure, at: Ticks) {
         let rank = self.choose(at);
         self.with(rank, |rank| rank.receive(guest, at));
     }
 
-    fn drain_admitted(&mut self, into: &mut Vec<(u64, Ticks)>) {
-        self.ranks.iter_mut().for_each(|rank| rank.drain_admitted(into));
+    fn drain_admitted(&mut self, into: &mut Vec<KvPull>) {
+        for (lane, rank) in self.ranks.iter_mut().enumerate() {
+            let from = into.len();
+            rank.drain_admitted(into);
+            into[from..].iter_mut().for_each(|pull| pull.lane = lane);
+        }
+    }
+
+    fn landed(&mut self, pull: KvPull) {
+        self.with(pull.lane, |rank| rank.landed(pull));
     }
 
     fn release(&mut self, id: SequenceId) {

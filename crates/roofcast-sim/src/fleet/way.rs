@@ -2,7 +2,7 @@
 //!
 //! Knows: every sending rank sends its part of a prompt's KV cache and every receiving rank receives its part, all at
 //! once; the rank with most bytes on its link determines the time. Between two kinds of accelerator the slower link
-//! counts. Knows nothing about other traffic on the link.
+//! counts. Knows nothing about other traffic on the link ([`super::links`]).
 
 use crate::engine::HOST_LINK;
 use roofcast_ask::deployment::Deployment;

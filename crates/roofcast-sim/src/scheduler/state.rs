@@ -17,7 +17,7 @@ mod ring;
 mod room;
 mod told;
 
-pub(crate) use kv_transfers::KvTransfer;
+pub(crate) use kv_transfers::KvPull;
 
 use crate::kv_cache::prefix::SharedPrefix;
 use crate::scheduler::config::{EngineConfig, Order, Reservation};

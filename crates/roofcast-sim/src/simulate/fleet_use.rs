@@ -105,8 +105,10 @@ pub struct PoolUse {
 pub struct TransferUse {
     /// Number of KV transfers.
     pub count: u64,
-    /// Mean time of a KV transfer on the link in milliseconds.
+    /// Mean time of a KV transfer on the link in milliseconds, which transfers from one replica to several share.
     pub mean_ms: f64,
+    /// Mean time of a KV transfer in milliseconds if each had the link alone.
+    pub alone_ms: f64,
 }
 
 /// Use of the fleet: its pools, and the fraction of time in which each computed.
@@ -132,7 +134,8 @@ pub(super) fn used(provision: &Provision, fleet: &Fleet, times: &[TimeShares], d
     let (serving, beside) = others.split_at(provision.servers(times.len()).len());
     let transfers = fleet.delivery.pools.as_ref().map(|pools| TransferUse {
         count: pools.transfers,
-        mean_ms: pools.on_the_link.ms() / pools.transfers.max(1) as f64,
+        mean_ms: pools.ended.1.ms() / pools.ended.0.max(1) as f64,
+        alone_ms: pools.ended.2.ms() / pools.ended.0.max(1) as f64,
     });
     FleetUse {
         accelerators: (0..times.len()).map(|index| provision.accelerators(index)).sum(),

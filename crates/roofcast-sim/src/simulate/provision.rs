@@ -304,7 +304,8 @@ impl Provision {
         let decode = self.serving.count() as usize;
         let local = self.fleet.local_prefill(place)?;
         let pools = [self.prefillers() as usize, decode];
-        Ok(Some(Pools::new(pools, Router::new(routing, seed), way, local)))
+        let lanes = u32::try_from(prefill.config.engines()).unwrap_or(1);
+        Ok(Some(Pools::new(pools, lanes, Router::new(routing, seed), way, local)))
     }
 
     /// The router over the replicas that accept new requests.

@@ -183,6 +183,23 @@ fn a_cache_travels_at_the_rate_of_its_link() {
     }
 }
 
+/// Two prompts of one step are fetched by two decode replicas at once: each gets half of the sender's link, so that both take
+/// twice the 2.62144 ms of 131.072 MB at 50 GB/s. From two senders, or by one receiver one after the other, each takes it alone.
+#[test]
+fn receivers_share_the_link_of_their_sender() {
+    let two = ONE.replace("requests = 1", "requests = 2").replace("\"constant\", rate = 1.0", "\"offline\"");
+    let travel = 0.131_072e3 / 50.0;
+    for (prefill, decode, times) in [(1, 2, 2.0), (2, 2, 1.0), (1, 1, 1.0), (2, 1, 1.0)] {
+        let fleet = format!(
+            "[fleet]\nlink = \"network\"\nprefill = {{ replicas = {prefill} }}\ndecode = {{ replicas = {decode} }}\n"
+        );
+        let transfers = spec(&format!("{two}{fleet}")).unwrap().fleet.transfers.unwrap();
+        assert_eq!(transfers.count, 2);
+        close(transfers.mean_ms, times * travel);
+        close(transfers.alone_ms, travel);
+    }
+}
+
 /// One request: its prompt on an H100, its transfer over the slower of two networks, its decodes on an A100.
 #[test]
 fn prompts_and_decodes_on_accelerators_of_two_kinds() {

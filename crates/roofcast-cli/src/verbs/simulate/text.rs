@@ -295,11 +295,16 @@ fn fleet(s: &Simulation) -> String {
     }
     match (&f.prefill, &f.transfers) {
         (Some(prefill), Some(t)) => format!(
-            "prefill {}; decode {}; {} KV transfers, mean {} ms",
+            "prefill {}; decode {}; {} KV transfers, mean {} ms{}",
             pool(prefill),
             pool(&f.serving),
             grouped(t.count),
-            significant(t.mean_ms)
+            significant(t.mean_ms),
+            if t.mean_ms > 1.005 * t.alone_ms {
+                format!(" on shared links, {} alone", significant(t.alone_ms))
+            } else {
+                String::new()
+            }
         ),
         _ => pool(&f.serving),
     }
