@@ -379,6 +379,8 @@ export interface ClassResults {
   name: string;
   adapter?: string;
   requests: number;
+  refused: number;
+  rejected: number;
   slo: Slo;
   good: number | null;
   duration: number;
@@ -941,6 +943,13 @@ export interface OverTime {
   intervals: ScheduleInterval[];
 }
 
+export interface OversizedRequests {
+  requests: number;
+  smallest: number;
+  burst: number;
+  key: string;
+}
+
 export interface Parallelism {
   tp: number;
   pp: number;
@@ -1025,6 +1034,7 @@ export interface Point {
   requests: number;
   refused: number;
   rejected: number;
+  oversized?: OversizedRequests;
   overflowed: number;
   duration: number;
   completed: number;
@@ -1282,6 +1292,7 @@ export interface SimulationDocument {
   requests: number;
   refused: number;
   rejected: number;
+  oversized?: OversizedRequests;
   overflowed: number;
   duration: number;
   completed: number;
@@ -1536,6 +1547,7 @@ export interface TpotComparison {
 export interface TransferUse {
   count: number;
   mean_ms: number;
+  alone_ms: number;
 }
 
 export interface WhatIf {

@@ -634,6 +634,12 @@ class ClassResults(Part):
     requests: int
     """Number of requests of the class that arrived."""
 
+    refused: int
+    """Number of requests of the class that no engine with these settings could serve."""
+
+    rejected: int
+    """Number of requests of the class that a queue limit or a rate limit rejected."""
+
     slo: Slo
     """Latency bounds of the class."""
 
@@ -1921,6 +1927,23 @@ class OverTime(Part):
 
 
 @dataclass(init=False, repr=False, eq=False)
+class OversizedRequests(Part):
+    """Requests that take more tokens than a full bucket holds, so that no wait admits them."""
+
+    requests: int
+    """Number of the requests."""
+
+    smallest: int
+    """Tokens of the smallest of the requests: its prompt and its bound on output."""
+
+    burst: float
+    """Most tokens that the bucket holds which rejected the first of the requests."""
+
+    key: str
+    """Key of the bucket's size."""
+
+
+@dataclass(init=False, repr=False, eq=False)
 class Parallelism(Part):
     """Degrees of parallelism, all at least one."""
 
@@ -2181,6 +2204,9 @@ class Point(Part):
 
     sampling: SamplingErrors
     """Errors of the means and 99th percentiles, because a run has only so many requests."""
+
+    oversized: OversizedRequests | None = None
+    """The rejected requests that take more tokens than a full bucket of the rate limit holds; absent without any."""
 
     preemption: PreemptionCosts | None = None
     """Costs of a preemption, either way; absent without preemptions, and of engines that have one way alone."""
@@ -2937,7 +2963,10 @@ class TransferUse(Part):
     """Number of KV transfers."""
 
     mean_ms: float
-    """Mean time of a KV transfer on the link in milliseconds."""
+    """Mean time of a KV transfer on the link in milliseconds, which transfers from one replica to several share."""
+
+    alone_ms: float
+    """Mean time of a KV transfer in milliseconds if each had the link alone."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -3515,6 +3544,9 @@ class Simulation(Document):
 
     sampling: SamplingErrors
     """Errors of the means and 99th percentiles, because a run has only so many requests."""
+
+    oversized: OversizedRequests | None = None
+    """The rejected requests that take more tokens than a full bucket of the rate limit holds; absent without any."""
 
     preemption: PreemptionCosts | None = None
     """Costs of a preemption, either way; absent without preemptions, and of engines that have one way alone."""

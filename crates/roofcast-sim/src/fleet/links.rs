@@ -117,10 +117,10 @@ mod tests {
     /// has ended, and the second has 40 left, until 200. A receiver of another sender is not affected, nor one of another rank.
     #[test]
     fn receivers_share_a_sender() {
-        let both = [(0, (1, 0), (7, 0), 100), (40, (1, 0), (8, 0), 100)];
-        assert_eq!(ends(&both), [(7, 160), (8, 200)]);
-        assert_eq!(ends(&[both[0], (40, (2, 0), (8, 0), 100)]), [(7, 100), (8, 140)]);
-        assert_eq!(ends(&[both[0], (40, (1, 1), (8, 0), 100)]), [(7, 100), (8, 140)]);
+        let two_starts = [(0, (1, 0), (7, 0), 100), (40, (1, 0), (8, 0), 100)];
+        assert_eq!(ends(&two_starts), [(7, 160), (8, 200)]);
+        assert_eq!(ends(&[two_starts[0], (40, (2, 0), (8, 0), 100)]), [(7, 100), (8, 140)]);
+        assert_eq!(ends(&[two_starts[0], (40, (1, 1), (8, 0), 100)]), [(7, 100), (8, 140)]);
     }
 
     /// A receiver fetches one cache after another, whatever the sender: 100, then 50 from 100 on. The second shares its sender

@@ -111,8 +111,8 @@ impl Pools {
     /// Time of the next event, or never.
     #[inline(never)]
     pub(super) fn due(&self) -> Ticks {
-        let told = self.events.keys().next().map_or(Ticks::NEVER, |(at, _)| *at);
-        self.links.next_end().map_or(told, |(end, _)| end.min(told))
+        let told_event = self.events.keys().next().map_or(Ticks::NEVER, |(at, _)| *at);
+        self.links.next_end().map_or(told_event, |(end, _)| end.min(told_event))
     }
 
     /// Marks replica `index` as unable to proceed; returns true if an event may change that.

@@ -159,10 +159,10 @@ impl DynamoSpec {
             ("engine_rps", self.engine_rps, sla),
         ];
         let named = self.load_predictor.map(LoadPredictor::name);
-        let found = keys.into_iter().chain(kalman.map(|(key, value)| (key, value, filter)));
-        let found = found.map(|(key, value, reader)| (key, value.map(|value| value.to_string()), reader));
-        let found = found.chain([("load_predictor", named.map(str::to_owned), sla)]);
-        for (key, value, (is_read, accepted)) in found {
+        let numbers = keys.into_iter().chain(kalman.map(|(key, value)| (key, value, filter)));
+        let written = numbers.map(|(key, value, reader)| (key, value.map(|value| value.to_string()), reader));
+        let written = written.chain([("load_predictor", named.map(str::to_owned), sla)]);
+        for (key, value, (is_read, accepted)) in written {
             if let Some(value) = value.filter(|_| !is_read) {
                 return refuse(place, &format!("dynamo.{key}"), value, format!("only {accepted}"));
             }

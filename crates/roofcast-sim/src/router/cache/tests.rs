@@ -199,8 +199,11 @@ fn the_block_of_the_last_token_is_prefilled() {
 #[test]
 fn kv_aware_credits_the_host() {
     let reported = |requests| [[2, 0, 0, 0, 0], [requests, 7, 0, 0, 0]];
-    let of = |routing, requests| chosen(routing, RoutingSpec::default(), 1600, &reported(requests));
-    assert_eq!([of(Routing::KvAware, 4), of(Routing::KvAware, 3), of(Routing::Lmetric, 3)], [0, 1, 0]);
+    let choice = |routing, requests| chosen(routing, RoutingSpec::default(), 1600, &reported(requests));
+    assert_eq!(
+        [choice(Routing::KvAware, 4), choice(Routing::KvAware, 3), choice(Routing::Lmetric, 3)],
+        [0, 1, 0]
+    );
     let whole = RoutingSpec { kv_penalty_host: 1.0, ..RoutingSpec::default() };
     assert_eq!(chosen(Routing::KvAware, whole, 1600, &reported(4)), 1);
 }
