@@ -351,7 +351,7 @@ mod tests {
     fn what_moves_weights_or_cache_is_refused_by_name() {
         for (text, name) in [
             ("vllm serve m -tp 8 -pcp 8", "-pcp"),
-            ("sglang serve --model-path m --cpu-offload-gb 4", "--cpu-offload-gb"),
+            ("sglang serve --model-path m --offload-group-size 4", "--offload-group-size"),
             ("VLLM_PP_LAYER_PARTITION=30,34 vllm serve m -pp 2", "VLLM_PP_LAYER_PARTITION"),
             (
                 "docker run -e VLLM_PP_LAYER_PARTITION=30,34 vllm/vllm-openai --model m",
@@ -361,7 +361,11 @@ mod tests {
             let refused = read(text).unwrap_err().to_string();
             assert!(refused.contains(name) && refused.contains("omitted"), "{text}: {refused}");
         }
-        assert_eq!(spec("vllm serve m --cpu-offload-gb 10 -pcp 1")["engine"]["cpu_offload_gb"], 10.0.into());
+        for text in
+            ["vllm serve m --cpu-offload-gb 10 -pcp 1", "sglang serve --model-path m --cpu-offload-gb 10"]
+        {
+            assert_eq!(spec(text)["engine"]["cpu_offload_gb"], 10.0.into());
+        }
     }
 
     #[test]
@@ -391,6 +395,8 @@ mod tests {
             ("", "vllm serve"),
             ("python -m sglang.launch_server --tp 8 --dp 3 --enable-dp-attention", "a divisor of 8"),
             ("vllm serve m --speculative-config {", "JSON"),
+            ("mlx_lm.server --model mlx-community/Qwen3-8B-4bit --port 8080", "MLX's"),
+            ("python3 -m mlx_lm generate --model m --prompt a", "llama-server"),
         ] {
             assert!(refused(text).contains(says), "{text}: {}", refused(text));
         }
@@ -403,7 +409,7 @@ mod tests {
              deepep_mode cudagraph_mode cudagraph_sizes pool_tokens no_reuse speculative_config spec_model \
              spec_method spec_tokens spec_steps spec_topk limit_mm tensor_parallel attention_data_parallel \
              dp_attention context slots gpu_layers cpu_moe override_tensor cache_k cache_v unified flash \
-             tensor_split split_mode"
+             tensor_split split_mode spec_type"
                 .split(' ')
                 .collect();
         for engine in [EngineKind::Vllm, EngineKind::Sglang, EngineKind::TensorrtLlm, EngineKind::LlamaCpp] {

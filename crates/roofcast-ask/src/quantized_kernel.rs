@@ -4,7 +4,11 @@
 //! number of rows from which on a kernel dequantizes its weights first, the number of rows that share one read of the
 //! weights, and the number of additional kernels that it launches. Knows nothing about times.
 
+mod figures;
+
 use crate::spec::{EngineKind, Release};
+use figures::ChipFigures;
+pub use figures::ChipRates;
 pub use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::precision::Dtype;
@@ -55,8 +59,6 @@ pub struct QuantizedKernel {
     unpacking: Option<f64>,
     rows: Option<RowBlocks>,
     expert_rows: Option<RowBlocks>,
-    #[serde(default)]
-    experts_alike: bool,
     crossings: Option<[f64; 2]>,
     #[serde(default)]
     launches: u64,
@@ -65,6 +67,9 @@ pub struct QuantizedKernel {
     /// True if the GEMM of dequantized weights accumulates in 16 bits (`cublasHgemm`).
     #[serde(default)]
     fp16_accumulate: bool,
+    /// Figures of chips, by architecture or vendor.
+    #[serde(default)]
+    on: Vec<ChipFigures>,
     #[serde(default)]
     default: Vec<Default>,
 }
@@ -107,8 +112,8 @@ pub struct Regimes {
     pub rows: Option<RowBlocks>,
     /// Sharing of reads in routed experts; `None` if one read serves all rows.
     pub expert_rows: Option<RowBlocks>,
-    /// True if the kernel also computes routed experts, at an equal fraction of the peak.
-    pub experts_alike: bool,
+    /// Figures on the chip's architecture or its vendor's chips; none where nobody published some.
+    pub on_chip: ChipRates,
     /// Additional HBM traffic of a GEMM's input, and of its output, as multiples of their bytes; `None` if measured
     /// times include it.
     pub crossings: Option<[f64; 2]>,
@@ -218,15 +223,16 @@ impl QuantizedKernel {
 
     /// Behaviour of the kernel by number of rows on `chip`.
     pub fn regimes(&'static self, chip: &Accelerator) -> Regimes {
+        let on_chip = self.on.iter().find(|f| f.apply_to(chip)).map(ChipFigures::rates).unwrap_or_default();
         Regimes {
             unpacking: self.unpacking(chip),
             rows: self.rows,
             expert_rows: self.expert_rows,
-            experts_alike: self.experts_alike,
+            on_chip,
             crossings: self.crossings,
             launches: self.launches,
             memory: self.gemm_memory,
-            compute: self.gemm_compute,
+            compute: on_chip.gemm.or(self.gemm_compute),
             exposed: self.gemm_exposed,
             beside_unpacking: self
                 .flops_a_cycle

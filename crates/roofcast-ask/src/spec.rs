@@ -219,6 +219,8 @@ pub struct EngineSpec {
     pub fuse_layers: Option<bool>,
     #[doc = about!("engine.frontend")]
     pub frontend: Frontend,
+    #[doc = about!("engine.cpu_offload_gb")]
+    pub cpu_offload_gb: Option<f64>,
     #[doc = about!("engine.reservation")]
     pub reservation: ReservationKind,
     #[doc = about!("engine.kv_layout")]
@@ -317,7 +319,7 @@ impl EngineSpec {
     /// The spec with every weight on the accelerator.
     pub(crate) fn on_accelerator(&self) -> EngineSpec {
         let mut spec = self.clone();
-        spec.vllm.cpu_offload_gb = None;
+        spec.cpu_offload_gb = None;
         let keys = &mut spec.llama_cpp;
         keys.n_gpu_layers = None;
         keys.n_cpu_moe = None;
@@ -337,7 +339,8 @@ impl EngineSpec {
             sectioned.llama_cpp.set(),
         ];
         let set = sections.into_iter().flatten();
-        let set = set.chain(in_engine).filter_map(|name| keys::at(&format!("engine.{name}")));
+        let offloads = self.cpu_offload_gb.map(|_| "cpu_offload_gb");
+        let set = set.chain(in_engine).chain(offloads).filter_map(|name| keys::at(&format!("engine.{name}")));
         // llama.cpp's slots and cells count whatever policy fills them.
         let sized =
             |key: &SpecKey| self.kind() == EngineKind::LlamaCpp && key.owner() == Some(EngineKind::LlamaCpp);

@@ -46,14 +46,13 @@ pub(crate) struct Operator {
 }
 
 impl Operator {
-    /// True if the weights have 16 bits or more, by kind of operator or by their bytes; many checkpoints quantize
-    /// routed experts alone.
+    /// True if the weights have 16 bits or more, by their bytes, or by kind of operator without a matrix; many checkpoints
+    /// quantize routed experts alone, and GGUF files lm_head, too.
     pub(crate) fn is_unquantized(&self) -> bool {
-        let by_bytes = match &self.form {
+        match &self.form {
             Form::Product { matrix, .. } => matrix.weight_bytes >= 2.0 * matrix.elements,
-            _ => false,
-        };
-        by_bytes || self.kind.is_unquantized()
+            _ => self.kind.is_unquantized(),
+        }
     }
 
     /// Bits per weight, scales and biases included; `None` for an operator without a weight matrix.

@@ -115,7 +115,7 @@ mod tests {
         assert!((sum - start.seconds).abs() < 1e-9);
         // Weights on the host are read as well, and the accelerators need no room for them.
         let mut options = DeploymentOptions::default();
-        options.engine.vllm.cpu_offload_gb = Some(8.0);
+        options.engine.cpu_offload_gb = Some(8.0);
         let hosted = Deployment::resolve(deployment.model, deployment.accelerator, &options).unwrap();
         assert_eq!(Startup::of(&hosted, VOLUME_BYTES_PER_S).bytes, start.bytes);
     }

@@ -112,6 +112,8 @@ pub(crate) struct Metrics {
     fixed: Fixed,
     created: f64,
     levels: Levels,
+    /// Numbers of the slots that have a request, where the engine has slots.
+    busy_slots: BTreeSet<usize>,
     /// Number of waiting requests that cannot be scheduled yet, because their KV caches are in transfer or their
     /// adapter has no slot.
     deferred: u64,
@@ -185,6 +187,7 @@ impl Metrics {
             accepted: vec![0; fixed.num_speculative_tokens as usize + 1],
             fixed,
             levels: Levels::default(),
+            busy_slots: BTreeSet::new(),
             deferred: 0,
             adapters: Default::default(),
             asleep: None,
@@ -215,6 +218,16 @@ impl Metrics {
     pub(crate) fn levels(&mut self, levels: Levels, coming: u64) {
         self.levels = Levels { waiting: levels.waiting + coming, ..levels };
         self.deferred = levels.deferred + coming;
+    }
+
+    /// Sets the numbers of the slots that have a request.
+    pub(crate) fn busy_slots(&mut self, busy: BTreeSet<usize>) {
+        self.busy_slots = busy;
+    }
+
+    /// True if a slot has a request.
+    pub(crate) fn is_busy(&self, slot: usize) -> bool {
+        self.busy_slots.contains(&slot)
     }
 
     /// Sets the names of the adapters whose requests wait, and whose requests run.
@@ -351,6 +364,7 @@ impl Metrics {
                 deferred: self.levels.deferred + other.levels.deferred,
                 blocks: self.levels.blocks + other.levels.blocks,
             },
+            busy_slots: &self.busy_slots | &other.busy_slots,
             deferred: self.deferred + other.deferred,
             adapters: [waiting, running],
             counts: self.counts.plus(&other.counts),

@@ -30,6 +30,8 @@ pub(crate) struct Out {
     pub(crate) tokens: u64,
     /// Prompt tokens found in the prefix cache.
     pub(crate) cached: u64,
+    /// Number of the slot, where the engine has slots.
+    pub(crate) slot: Option<usize>,
     /// Seconds that the prompt took; set when all tokens are released.
     pub(crate) prefill: f64,
     pub(crate) decode: f64,
@@ -75,10 +77,10 @@ impl Outlet {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the number of prompt tokens that a choice found in the prefix cache.
-    pub(crate) fn found(&self, choice: usize, cached: u64) {
+    /// Records the number of prompt tokens that a choice found in the prefix cache, and its slot.
+    pub(crate) fn found(&self, choice: usize, cached: u64, slot: Option<usize>) {
         if let Some(out) = self.state().out.get_mut(choice) {
-            out.cached = cached;
+            (out.cached, out.slot) = (cached, slot);
         }
     }
 

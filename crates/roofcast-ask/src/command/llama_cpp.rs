@@ -6,6 +6,11 @@ use roofcast_facts::error::Result;
 
 /// Smallest value of `-ngl` that is read as all layers.
 const ALL_LAYERS: i64 = 99;
+/// Most drafts of a draft model in a step (`common_params_speculative_draft` of b11549, `n_max`; 16 in builds of 2025).
+const DRAFTS: i64 = 3;
+/// Most drafts of an n-gram that occurred before (`size_m` of `common_params_speculative_ngram_map`), and of `ngram-mod`.
+const NGRAM_DRAFTS: i64 = 48;
+const NGRAM_MOD_DRAFTS: i64 = 64;
 /// Number of layers that no model exceeds.
 const ALL_EXPERTS: i64 = 999;
 
@@ -35,6 +40,7 @@ pub(super) fn read(apart: &[(String, Given)], command: &mut Command) -> Result<(
     }
     places(apart, command)?;
     caches(apart, command)?;
+    drafts(apart, command)?;
     split(apart, command)
 }
 
@@ -76,6 +82,43 @@ fn counted_shares(given: &Given) -> Result<i64> {
         }
     }
     if count == 0 { Err(wrong(given, "a share above 0")) } else { Ok(count) }
+}
+
+/// Reads the drafter, of `--spec-type` or a draft model alone, and its drafts. Of several types the first counts.
+fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
+    let model = last(apart, "spec_model");
+    let kinds = last(apart, "spec_type");
+    let first = kinds.map_or("", |given| given.value.split(',').next().unwrap_or_default().trim());
+    let (method, most) = match (first, model) {
+        ("none", _) | ("", None) => return Ok(()),
+        ("" | "draft-simple", Some(_)) => (None, DRAFTS),
+        ("draft-mtp", _) => (Some("mtp"), DRAFTS),
+        ("draft-eagle3", Some(_)) => (Some("eagle3"), DRAFTS),
+        ("draft-dflash", Some(_)) => (Some("dflash"), DRAFTS),
+        ("ngram-simple" | "ngram-map-k" | "ngram-map-k4v", _) => (Some("ngram"), NGRAM_DRAFTS),
+        ("ngram-mod", _) => (Some("ngram"), NGRAM_MOD_DRAFTS),
+        ("draft-simple" | "draft-eagle3" | "draft-dflash", None) => {
+            return Err(wrong(kinds.unwrap_or(&apart[0].1), "-md beside it: the file of the draft model"));
+        }
+        _ => {
+            let accepted = "none, draft-simple, draft-mtp, draft-eagle3, draft-dflash, ngram-simple, ngram-map-k, \
+                            ngram-map-k4v or ngram-mod; the drafts of draft-dspark and ngram-cache are not modelled";
+            return Err(wrong(kinds.unwrap_or(&apart[0].1), accepted));
+        }
+    };
+    let of_model = !matches!(method, Some("ngram"));
+    let asked = count(apart, "spec_tokens")?.filter(|_| of_model);
+    command.set("engine.speculative.num_speculative_tokens", asked.unwrap_or(most));
+    if let Some(method) = method {
+        command.set("engine.speculative.method", method);
+    }
+    if let Some(model) = model.filter(|_| of_model && method != Some("mtp")) {
+        command.set("engine.speculative.draft_model", model.value.as_str());
+    }
+    if let Some(given) = kinds.filter(|given| given.value.contains(',')) {
+        command.notes.push(format!("{} {} is read as its first type", given.flag, given.value));
+    }
+    Ok(())
 }
 
 /// Reads where layers, experts and single tensors lie.
@@ -163,6 +206,38 @@ mod tests {
         assert_eq!(part["engine"], toml::Value::Table(expected.parse().unwrap()));
         let refused = |flags: &str| read(&format!("llama-server -m m.gguf {flags}")).unwrap_err().to_string();
         assert!(refused("-ctk q8_0 -ctv q4_0").contains("one format"));
+    }
+
+    /// Three drafts of a model by default, 48 of an n-gram and 64 of `ngram-mod`, as b11549's parameters state.
+    #[test]
+    fn drafters_are_read_by_their_types() {
+        let drafts = |flags: &str| {
+            let all = spec(&format!("llama-server -m m.gguf {flags}"));
+            all["engine"].get("speculative").cloned()
+        };
+        let table = |text: &str| Some(toml::Value::Table(text.parse().unwrap()));
+        assert_eq!(drafts("-md d.gguf"), table("num_speculative_tokens = 3\ndraft_model = \"d.gguf\""));
+        assert_eq!(
+            drafts("-hfd a/b --draft-max 16 --draft-min 1"),
+            table("num_speculative_tokens = 16\ndraft_model = \"a/b\"")
+        );
+        assert_eq!(
+            drafts("--spec-type draft-mtp --spec-draft-n-max 2"),
+            table("num_speculative_tokens = 2\nmethod = \"mtp\"")
+        );
+        assert_eq!(drafts("--spec-type ngram-mod"), table("num_speculative_tokens = 64\nmethod = \"ngram\""));
+        assert_eq!(
+            drafts("--spec-type ngram-simple --draft-max 4"),
+            table("num_speculative_tokens = 48\nmethod = \"ngram\"")
+        );
+        assert_eq!([drafts("--spec-type none -md d.gguf"), drafts("--draft-max 4")], [None, None]);
+        let refused = |flags: &str| read(&format!("llama-server -m m.gguf {flags}")).unwrap_err().to_string();
+        assert!(refused("--spec-type draft-simple").contains("-md"));
+        assert!(refused("--spec-type ngram-cache").contains("ngram-cache are not modelled"));
+        assert!(
+            read("llama-server -m m -md d --spec-type draft-mtp,ngram-mod").unwrap().notes[0]
+                .contains("first")
+        );
     }
 
     /// Layers are split unless `-sm` names matrices, and a share of 0 leaves a card out (llama.cpp, docs/multi-gpu.md).

@@ -105,9 +105,25 @@ fn server(words: &[String]) -> Result<Program> {
         ("llama-server" | "llama-server.exe", ..) => (EngineKind::LlamaCpp, 1),
         (_, _, "vllm.entrypoints.openai.api_server") if python => (EngineKind::Vllm, 3),
         (_, _, "sglang.launch_server") if python => (EngineKind::Sglang, 3),
+        _ if is_mlx(program) || python && is_mlx(word(2)) => return Err(mlx(words)),
         _ => return Err(unknown(words)),
     };
     Ok(Program::started(engine, words[skipped..].to_vec()))
+}
+
+/// True for a program of MLX's packages: `mlx_lm.server`, `mlx_lm.generate`, `mlx_vlm.server`, `vllm-mlx`.
+fn is_mlx(program: &str) -> bool {
+    let package = program.split('.').next().unwrap_or_default().replace('-', "_");
+    ["mlx_lm", "mlx_vlm", "vllm_mlx", "mlx_omni_server", "mlx_openai_server"].contains(&package.as_str())
+}
+
+/// The refusal of a program of MLX.
+fn mlx(words: &[String]) -> Error {
+    let beginning = words.iter().take(3).cloned().collect::<Vec<_>>().join(" ");
+    let accepted = "llama-server … with a GGUF file of the model, whose kernels on Apple's chips are known; nobody timed MLX's, and its \
+                    server has no fixed cache: what it holds grows with its requests. `roofcast limits --model mlx-community/NAME \
+                    --hardware m4-pro` has the limit of an MLX checkpoint";
+    Error::field(PLACE, "the command", format!("{beginning:?}"), accepted)
 }
 
 /// Reads `docker run OPTIONS IMAGE COMMAND`. For an image with a server as entry point, the command may consist of

@@ -1,13 +1,14 @@
 //! Tensors that lie in the host's memory.
 //!
 //! Knows: the places of llama.cpp's tensors by layer (`-ngl`), by kind (`--n-cpu-moe`) and by name (`-ot`), and the
-//! parameters that vLLM leaves on the host, in the order of the layers until they have the requested bytes
+//! parameters that vLLM and SGLang leave on the host, in the order of the layers until they have the requested bytes
 //! (`--cpu-offload-gb`); the bandwidth of the host's memory. A model on a processor has all tensors there, so that
 //! nothing moves. Knows nothing about times.
 //!
 //! Sources: llama.cpp b11549, `src/llama-model.cpp` (`load_tensors`: the first of the last n layers is
 //! `n_layer + 1 - n_gpu_layers`, and the output counts as the last) and `common/common.h` (`LLM_FFN_EXPS_REGEX`); vLLM
-//! 0.33, `model_executor/offloader/uva.py` (before 0.16 `maybe_offload_to_cpu` of `model_executor/models/utils.py`).
+//! 0.33, `model_executor/offloader/uva.py` (before 0.16 `maybe_offload_to_cpu` of `model_executor/models/utils.py`); SGLang's
+//! `python/sglang/srt/offloader.py` (`_ModuleOffloader`).
 
 use super::{Deployment, DeploymentOptions, PipelineStage};
 use crate::spec::{EngineKind, EngineSpec};
@@ -29,8 +30,8 @@ pub(super) enum Places {
     Accelerator,
     /// llama.cpp's rules.
     LlamaCpp(LayerPlaces),
-    /// vLLM's: the first parameters of each rank, until they have `most` bytes; `taken` bytes have been found.
-    Vllm { most: Bytes, taken: Bytes },
+    /// The first parameters of each rank, until they have `most` bytes; `taken` bytes have been found.
+    First { most: Bytes, taken: Bytes },
 }
 
 /// Places of llama.cpp's tensors.
@@ -58,7 +59,7 @@ impl Places {
         let spec = options.engine.own();
         let places = match spec.kind() {
             EngineKind::LlamaCpp => llama_cpp(&spec, model)?,
-            _ => vllm(&spec)?,
+            _ => first_parameters(&spec)?,
         };
         if options.ideal && !matches!(places, Places::Accelerator) {
             let conflict = "with weights on the host";
@@ -83,7 +84,7 @@ impl Places {
         match self {
             Places::Accelerator => false,
             Places::LlamaCpp(places) => places.are_on_host(model, tensor, layer),
-            Places::Vllm { most, taken } => {
+            Places::First { most, taken } => {
                 let on_host = layer.is_some() && *taken < *most;
                 *taken += if on_host { bytes } else { Bytes::ZERO };
                 on_host
@@ -109,7 +110,7 @@ impl Places {
 
     /// The places at the beginning of the next pipeline stage.
     pub(super) fn at_next_stage(&mut self) {
-        if let Places::Vllm { taken, .. } = self {
+        if let Places::First { taken, .. } = self {
             *taken = Bytes::ZERO;
         }
     }
@@ -190,14 +191,14 @@ fn named(text: &str) -> Result<Vec<(Regex, bool)>> {
     Ok(all)
 }
 
-/// Places by vLLM's key.
-fn vllm(spec: &EngineSpec) -> Result<Places> {
-    let gib = spec.vllm.cpu_offload_gb.unwrap_or(0.0);
+/// Places by the key of vLLM and SGLang.
+fn first_parameters(spec: &EngineSpec) -> Result<Places> {
+    let gib = spec.cpu_offload_gb.unwrap_or(0.0);
     if !(0.0..=1e6).contains(&gib) {
         return Err(Error::field("engine", "cpu_offload_gb", gib, "0 to 1000000"));
     }
     let room = Bytes::from_f64(gib * f64::from(1 << 30));
-    Ok(if gib > 0.0 { Places::Vllm { most: room, taken: Bytes::ZERO } } else { Places::Accelerator })
+    Ok(if gib > 0.0 { Places::First { most: room, taken: Bytes::ZERO } } else { Places::Accelerator })
 }
 
 /// Sentence about the bandwidth of the host's memory, if its processor computes and no key states it.

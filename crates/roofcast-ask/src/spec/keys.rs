@@ -8,7 +8,7 @@ mod declared;
 mod headings;
 
 use super::{EngineKind, SchedulerKind};
-use declared::{key, llama_cpp, rare, reserving, sglang, tensorrt_llm, toml, vllm, vllm_v0};
+use declared::{key, llama_cpp, offloads, rare, reserving, sglang, tensorrt_llm, toml, vllm, vllm_v0};
 pub(crate) use headings::about_section;
 
 /// Types of a key's value.
@@ -200,7 +200,7 @@ keys! {
     vllm("engine.vllm.max_cpu_loras", "max-cpu-loras", Whole, "LoRA adapters that the host keeps, from max_loras up; others are read from storage [default: max_loras]"),
     vllm("engine.vllm.fully_sharded_loras", "fully-sharded-loras", Switch, "whether tensor-parallel ranks divide both matrices of a LoRA adapter [default: false]"),
     vllm("engine.vllm.mm_encoder_tp_mode", "mm-encoder-tp-mode", Word, "what tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"),
-    vllm("engine.vllm.cpu_offload_gb", "cpu-offload-gb", Real, "GiB of each rank's weights that vLLM keeps in host memory and reads over the host's link in every step [default: 0]"),
+    offloads("engine.cpu_offload_gb", "cpu-offload-gb", Real, "GiB of each rank's weights in host memory, which vLLM reads over the host's link in every step, and SGLang copies [default: 0]"),
     vllm("engine.vllm.mm_processor_kwargs", "mm-processor-kwargs", Word, "bounds on images that the model's processor takes, as a JSON object: {\"max_pixels\": 1003520}"),
     vllm_v0("engine.vllm.preemption_mode", "preemption-mode", Word, "handling of a preempted request's KV cache: recompute, swap [default: recompute]"),
     vllm_v0("engine.vllm.swap_space", "swap-space", Real, "GiB of host memory per accelerator for swapped caches [default: 4]"),

@@ -77,8 +77,6 @@ section! {
         fully_sharded_loras: Option<bool>,
         #[doc = about!("engine.vllm.mm_encoder_tp_mode")]
         mm_encoder_tp_mode: Option<EncoderTpMode>,
-        #[doc = about!("engine.vllm.cpu_offload_gb")]
-        cpu_offload_gb: Option<f64>,
         #[doc = about!("engine.vllm.mm_processor_kwargs")]
         mm_processor_kwargs: Option<String>,
         #[doc = about!("engine.vllm.preemption_mode")]

@@ -98,10 +98,10 @@ fn commands_of_four_engines_are_answered() {
         "--hardware",
         "rtx-4090",
         "--from-command",
-        "sglang serve --model-path Qwen/Qwen3-8B --cpu-offload-gb 8",
+        "sglang serve --model-path Qwen/Qwen3-8B --offload-group-size 8",
     ];
     let refused = crate::support::run(refused);
-    assert!(refused.code == 2 && refused.err.contains("--cpu-offload-gb"), "{}", refused.err);
+    assert!(refused.code == 2 && refused.err.contains("--offload-group-size"), "{}", refused.err);
 }
 
 /// Ollama lowers a context above the model's 131,072 tokens, and leaves layers to the processor; llama.cpp without it does

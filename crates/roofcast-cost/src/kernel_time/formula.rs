@@ -9,6 +9,7 @@ use crate::coefficients::{KernelEfficiency, KernelTimes, SKEW, busiest};
 use crate::operator::{Form, Matrix, Operator, RoutedExperts, Work};
 use roofcast_ask::quantized_kernel::RowBlocks;
 use roofcast_facts::model::Family;
+use roofcast_facts::precision::Dtype;
 use roofcast_facts::units::number;
 
 /// Bytes of an activation that a GEMM reads or writes.
@@ -32,6 +33,8 @@ pub(crate) struct RateFormula {
     multiprocessors: Option<u64>,
     /// Seconds per byte of a GEMM's input, and of its output, for separate kernels that read or write them once more.
     crossings: [f64; 2],
+    /// Seconds in which one thread converts an element of the input of routed experts.
+    input: f64,
     /// True for a limit, in which tokens choose experts evenly.
     ideal: bool,
     /// Dequantization in a separate kernel before the GEMM: the smallest number of rows with it, its seconds per
@@ -65,12 +68,19 @@ impl RateFormula {
         let (ideal, [compute, memory], start) = match &coefficients.kernels {
             KernelTimes::Ideal { mfu, mbu } => (true, [*mfu, *mbu], 0.0),
             KernelTimes::Measured { shares, .. } => {
-                let [compute, memory] = of_family(shares, family, regimes.experts_alike);
+                let [compute, memory] = of_family(shares, family);
                 (false, [(compute * kernels.chip.held_back()).min(1.0), memory], shares.start)
             }
         };
-        let alike = quantized || regimes.experts_alike && family == Family::Moe;
-        let compute = regimes.compute.filter(|_| alike && !ideal).unwrap_or(compute);
+        let in_fp32 = regimes.on_chip.attention_fp32.zip(kernels.chip.peak_flops.get(&Dtype::Fp32));
+        let published = match family {
+            Family::Moe => regimes.on_chip.experts,
+            Family::Attention | Family::Indexer => {
+                in_fp32.map(|(share, rate)| share * rate.0 / operator.rate.0)
+            }
+            _ => regimes.compute.filter(|_| quantized),
+        };
+        let compute = published.filter(|_| !ideal).unwrap_or(compute);
         let memory = regimes.memory.filter(|_| quantized && !ideal).unwrap_or(memory);
         let sustained = kernels.chip.readable_bandwidth() / bandwidth;
         let memory = if ideal { memory } else { memory.min(sustained) };
@@ -94,6 +104,7 @@ impl RateFormula {
             blocks: if family == Family::Moe { regimes.expert_rows } else { regimes.rows }.filter(|_| !ideal),
             multiprocessors: coefficients.multiprocessors,
             crossings: [factor * takes / bandwidth, factor * gives / bandwidth],
+            input: if ideal { 0.0 } else { factor * regimes.on_chip.input },
             ideal,
             dequantized: None,
         }
@@ -163,6 +174,11 @@ impl RateFormula {
 
     /// Time of routed experts for `tokens` tokens.
     pub(crate) fn experts(&self, experts: &RoutedExperts, tokens: u64) -> [f64; 2] {
+        let [computing, moving] = self.products_of_experts(experts, tokens);
+        [computing + number(tokens) * number(experts.hidden) * self.input, moving]
+    }
+
+    fn products_of_experts(&self, experts: &RoutedExperts, tokens: u64) -> [f64; 2] {
         let demand = experts.demand(tokens);
         match self.blocks {
             Some(blocks) if tokens <= blocks.few => {
@@ -182,9 +198,8 @@ impl RateFormula {
 }
 
 /// Efficiencies of a family of kernels: fractions of the peak and of the bandwidth.
-pub(super) fn of_family(shares: &KernelEfficiency, family: Family, experts_alike: bool) -> [f64; 2] {
+pub(super) fn of_family(shares: &KernelEfficiency, family: Family) -> [f64; 2] {
     match family {
-        Family::Moe if experts_alike => [shares.gemm[0], shares.experts[1]],
         Family::Moe => shares.experts,
         Family::Attention | Family::Indexer => shares.attention,
         _ => shares.gemm,

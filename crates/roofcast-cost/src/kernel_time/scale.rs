@@ -109,7 +109,7 @@ impl Kernels<'_> {
             Some(bits) if bits >= 15.9 => "bf16",
             // Many 4-bit checkpoints keep attention in 8 bits.
             Some(bits) if bits > 7.0 && matches!(weights, "nvfp4" | "mxfp4") => "fp8",
-            _ if operator.kind.is_unquantized() => "bf16",
+            _ if operator.is_unquantized() => "bf16",
             _ if weights == "mxfp4" && operator.dtype == Dtype::Fp8 => "mxfp4-mxfp8",
             _ => weights,
         }

@@ -136,7 +136,7 @@ fn largest(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
 fn taken(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) -> Bytes {
     weights(deployment, stage)
         + states(deployment, stage, slots)
-        + buffer(deployment, slots, n_ctx)
+        + buffers(deployment, slots, n_ctx)
         + driver(deployment)
 }
 
@@ -192,6 +192,12 @@ fn states(deployment: &Deployment, stage: usize, slots: &Slots) -> Bytes {
 
 fn state(mixer: &Mixer, parts: u64) -> Bytes {
     Bytes(u64::try_from(mixer.state_bytes().div_ceil(u128::from(parts.max(1)))).unwrap_or(u64::MAX))
+}
+
+/// Bytes of the compute buffers on one device, a draft model's included, which has a context of its own.
+fn buffers(deployment: &Deployment, slots: &Slots, n_ctx: u64) -> Bytes {
+    let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |draft| buffer(draft, slots, n_ctx));
+    buffer(deployment, slots, n_ctx) + draft
 }
 
 /// Bytes of the compute buffer on one device for a context of `n_ctx` tokens over `slots`. The largest of three phases
@@ -286,7 +292,7 @@ pub(super) fn rank(deployment: &Deployment, stage: usize) -> Rank {
         budget_bytes,
         weight_bytes: weights(deployment, stage),
         adapter_bytes: None,
-        activation_bytes: buffer(deployment, slots, n_ctx),
+        activation_bytes: buffers(deployment, slots, n_ctx),
         runtime_bytes: driver(deployment),
         state_bytes: states(deployment, stage, slots),
         host_bytes: Some(hosted).filter(|bytes| *bytes > Bytes::ZERO),

@@ -332,7 +332,7 @@ impl Driver {
                         life.admitted = Some(start);
                         (life.cached, life.loaded) = (cached - loaded, loaded);
                         if life.job.asked.transferred == 0 {
-                            life.job.outlet.found(life.job.choice, cached);
+                            life.job.outlet.found(life.job.choice, cached, self.engine.slot(number));
                         }
                     }
                     let prompt = life.job.asked.prompt.len() as u64;
@@ -361,6 +361,7 @@ impl Driver {
         }
         let mut metrics = self.shared.metrics();
         metrics.levels(levels, deferred);
+        metrics.busy_slots(self.engine.busy_slots());
         if self.adapters {
             let names = |runs: bool| -> BTreeSet<&str> {
                 let lives = self.here.values().filter(|life| life.runs == runs);

@@ -38,12 +38,16 @@ impl Service {
         })
     }
 
-    /// `/slots`: one slot per sequence that can run; as many are processing as requests run.
+    /// `/slots`: one slot per sequence that can run, and whether it has a request; without slots that keep prompts the
+    /// first ones have, as many as requests run.
     pub(super) fn slots(&self) -> Value {
-        let running = self.group.engines().iter().map(|engine| engine.metrics().running()).sum::<u64>();
+        let engines = self.group.engines();
+        let running = engines.iter().map(|engine| engine.metrics().running()).sum::<u64>();
+        let keeps = self.fixed().is_some_and(|fixed| fixed.enable_prefix_caching);
+        let is_busy = |id: u64| engines.iter().any(|engine| engine.metrics().is_busy(id as usize));
         let slot = |id: u64| {
             json!({"id": id, "n_ctx": self.max_model_len, "speculative": false,
-                "is_processing": id < running})
+                "is_processing": if keeps { is_busy(id) } else { id < running }})
         };
         (0..self.slot_count()).map(slot).collect()
     }

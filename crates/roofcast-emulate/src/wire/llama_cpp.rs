@@ -26,7 +26,7 @@ impl Reply {
         let settings = json!({"seed": ask.seed, "temperature": 1.0, "stop": ask.stop, "max_tokens": max_tokens,
             "n_predict": max_tokens, "ignore_eos": ask.ignore_eos, "stream": ask.stream});
         json!({
-            "index": choice, "content": text, "tokens": tokens, "id_slot": 0, "stop": true, "model": self.model,
+            "index": choice, "content": text, "tokens": tokens, "id_slot": out.slot.unwrap_or_default(), "stop": true, "model": self.model,
             "tokens_predicted": output_tokens, "tokens_evaluated": prompt_tokens, "generation_settings": settings,
             "prompt": self.prompt_text(choice), "has_new_line": answer.text.contains('\n'),
             "truncated": false, "stop_type": kind, "stopping_word": answer.stop_reason.as_deref().unwrap_or_default(),

@@ -226,8 +226,8 @@ class DeploymentFlags(TypedDict, total=False):
     mm_encoder_tp_mode: Word | None
     """What tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"""
     cpu_offload_gb: float | None
-    """GiB of each rank's weights that vLLM keeps in host memory and reads over the host's link in every step [default:
-    0]"""
+    """GiB of each rank's weights in host memory, which vLLM reads over the host's link in every step, and SGLang copies
+    [default: 0]"""
     mm_processor_kwargs: Word | None
     """Bounds on images that the model's processor takes, as a JSON object: {'max_pixels': 1003520}"""
     preemption_mode: Word | None
@@ -681,8 +681,8 @@ class PlanFlags(TypedDict, total=False):
     mm_encoder_tp_mode: Word | None
     """What tensor-parallel ranks divide of an encoder: weights, or data, whole images [default: weights]"""
     cpu_offload_gb: float | None
-    """GiB of each rank's weights that vLLM keeps in host memory and reads over the host's link in every step [default:
-    0]"""
+    """GiB of each rank's weights in host memory, which vLLM reads over the host's link in every step, and SGLang copies
+    [default: 0]"""
     mm_processor_kwargs: Word | None
     """Bounds on images that the model's processor takes, as a JSON object: {'max_pixels': 1003520}"""
     preemption_mode: Word | None

@@ -5,10 +5,13 @@
 //! The driver hands over the requests that arrived until the last step ended, asks for the next step, and publishes the
 //! events of that step when it ends. Knows no clock: times come from the driver or are computed for steps.
 
+mod seats;
+
 use super::Replica;
 use super::blocks::{Adapters, Blocks};
 pub use super::event::{Event, HostCopy};
 use super::price::StepPrices;
+use super::settings::slot_caching;
 use super::sglang::{Sglang, SglangConfig};
 use super::speculation::Speculation;
 pub use crate::kv_cache::paged::Change;
@@ -18,11 +21,12 @@ use crate::scheduler::state::decodes::Each;
 use roofcast_ask::arrival::Departure;
 use roofcast_ask::arrival::{Arrival, SequenceId};
 use roofcast_ask::kv_cache::tier::HostTier;
-use roofcast_ask::spec::SchedulerKind;
+use roofcast_ask::spec::{EngineKind, SchedulerKind};
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::error::{Error, Result};
-use std::collections::BTreeMap;
+use seats::Seats;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A request with its real tokens.
@@ -115,6 +119,8 @@ pub struct Online {
     present: BTreeMap<u64, SequenceId>,
     gone: Vec<Departure>,
     watched: bool,
+    /// Slots of llama.cpp's server, which keep prompts in place of a cache of blocks; `None` for other engines.
+    seats: Option<Seats>,
 }
 
 #[derive(Debug, Clone)]
@@ -143,6 +149,7 @@ impl Online {
     /// An idle engine. `context` is the mean length of requests in tokens; `seed` decides which drafts are accepted.
     pub fn new(forecaster: &Forecaster, context: u64, seed: u64) -> Result<Online> {
         let deployment = &forecaster.deployment;
+        let mut seats = None;
         let (engine, capacity, host) = match deployment.engine.scheduler {
             SchedulerKind::Sglang => {
                 let config = EngineConfig::resolve_as_one(deployment, context)?;
@@ -159,7 +166,7 @@ impl Online {
                 (Driven::Sglang(Box::new(Sglang::new(settings, price, false).reporting())), capacity, None)
             }
             _ => {
-                let (config, settings) = EngineConfig::resolve_by_block(deployment, context)?;
+                let (config, mut settings) = EngineConfig::resolve_by_block(deployment, context)?;
                 let capacity = EngineLimits {
                     max_model_len: settings.max_model_len,
                     max_num_seqs: settings.max_num_seqs,
@@ -167,6 +174,10 @@ impl Online {
                     block_size: settings.block_size,
                     enable_prefix_caching: settings.enable_prefix_caching,
                 };
+                if settings.enable_prefix_caching && deployment.engine.kind() == EngineKind::LlamaCpp {
+                    settings.enable_prefix_caching = false;
+                    seats = Some(Seats::new(slot_caching(deployment, settings.max_num_seqs)));
+                }
                 let price = StepPrices::new(forecaster.timing(config.cost));
                 let speculation = Speculation::resolve(forecaster, seed)?;
                 let blocks = Blocks::new(settings, price, speculation)
@@ -176,7 +187,15 @@ impl Online {
                 (Driven::Vllm(Box::new(blocks)), capacity, config.host)
             }
         };
-        Ok(Online { engine, capacity, host, present: BTreeMap::new(), gone: Vec::new(), watched: false })
+        Ok(Online {
+            engine,
+            capacity,
+            host,
+            present: BTreeMap::new(),
+            gone: Vec::new(),
+            watched: false,
+            seats,
+        })
     }
 
     /// Limits of the engine.
@@ -199,6 +218,10 @@ impl Online {
         if self.is_empty() {
             self.wait_until(asked.at);
         }
+        if let Some(seats) = &mut self.seats {
+            seats.arrive(asked);
+            return self.seat();
+        }
         let arrival = asked.arrival();
         let prefix = match asked.adapter {
             0 => SharedPrefix::of_tokens(&asked.prompt, Arc::clone(&asked.output)),
@@ -214,14 +237,45 @@ impl Online {
         self.present.insert(asked.number, id as SequenceId);
     }
 
+    /// Lets waiting requests into the free slots of llama.cpp's server.
+    fn seat(&mut self) {
+        let (Some(seats), Driven::Vllm(blocks)) = (&mut self.seats, &mut self.engine) else { return };
+        while let Some((asked, prefix, cached)) = seats.next() {
+            let id = blocks.join(asked.arrival(), prefix, cached);
+            self.present.insert(asked.number, id as SequenceId);
+        }
+    }
+
+    /// Frees the slot of a request that has left.
+    fn unseat(&mut self, number: u64) {
+        if let Some(seats) = &mut self.seats {
+            seats.leave(number);
+            self.seat();
+        }
+    }
+
+    /// Number of the slot of a request, where the engine has slots.
+    pub fn slot(&self, number: u64) -> Option<usize> {
+        Some(self.seats.as_ref()?.seated(number)?.slot)
+    }
+
+    /// Numbers of the slots that have a request.
+    pub fn busy_slots(&self) -> BTreeSet<usize> {
+        self.seats.iter().flat_map(Seats::busy).collect()
+    }
+
     /// Aborts a request in any state and frees its blocks; SGLang's scheduler frees them with the request's next token.
     /// Returns false if the request is unknown.
     pub fn abort(&mut self, number: u64) -> bool {
+        if self.seats.as_mut().is_some_and(|seats| seats.withdraw(number)) {
+            return true;
+        }
         let Some(id) = self.present.remove(&number) else { return false };
         match &mut self.engine {
             Driven::Vllm(blocks) => blocks.abort(id as usize),
             Driven::Sglang(engine) => _ = engine.abort(number),
         }
+        self.unseat(number);
         true
     }
 
@@ -235,10 +289,17 @@ impl Online {
         if !self.engine.replica_mut().step(Ticks::NEVER, gone) {
             return None;
         }
-        self.gone.drain(..).for_each(|gone| _ = self.present.remove(&gone.arrival.number));
+        let first = events.len();
         match &mut self.engine {
             Driven::Vllm(blocks) => blocks.take_events(events),
             Driven::Sglang(engine) => engine.take_events(events),
+        }
+        if let Some(seats) = &mut self.seats {
+            events[first..].iter_mut().for_each(|event| seen_by_slots(seats, event));
+        }
+        for gone in std::mem::take(&mut self.gone) {
+            self.present.remove(&gone.arrival.number);
+            self.unseat(gone.arrival.number);
         }
         let tokens = self.engine.replica().tally().scheduled_tokens - before;
         Some(Done { end: self.clock(), tokens })
@@ -273,6 +334,7 @@ impl Online {
             return false;
         }
         self.engine.replica_mut().restart();
+        self.seats.iter_mut().for_each(Seats::clear);
         if let (Driven::Vllm(blocks), true) = (&mut self.engine, self.watched) {
             blocks.watch_cache();
         }
@@ -318,7 +380,20 @@ impl Online {
             Driven::Vllm(blocks) => (blocks.in_flight(), blocks.held_blocks(), blocks.deferred()),
             Driven::Sglang(engine) => (engine.present(), engine.held_blocks(), 0),
         };
-        Levels { running: present.saturating_sub(waiting), waiting, deferred, blocks }
+        let running = present.saturating_sub(waiting);
+        let waiting = waiting + self.seats.as_ref().map_or(0, Seats::waiting);
+        Levels { running, waiting, deferred, blocks }
+    }
+}
+
+/// Puts the tokens that a slot had into an admission, and counts the tokens that a request has generated.
+fn seen_by_slots(seats: &mut Seats, event: &mut Event) {
+    match event {
+        Event::Admitted { number, cached, resumed: false, .. } => {
+            *cached = seats.seated(*number).map_or(0, |seated| seated.cached);
+        }
+        Event::Sampled { number, tokens } => seats.sampled(*number, *tokens),
+        _ => {}
     }
 }
 

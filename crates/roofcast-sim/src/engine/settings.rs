@@ -175,7 +175,7 @@ fn prefixes(spec: &EngineSettings, profile: &Profile, shared: bool) -> PrefixCac
 }
 
 /// Rules by which llama.cpp's server keeps the prompts of its `count` slots.
-fn slot_caching(deployment: &Deployment, count: u64) -> SlotCaching {
+pub(crate) fn slot_caching(deployment: &Deployment, count: u64) -> SlotCaching {
     let slots = deployment.engine.slots;
     let pool = memory::pool(deployment);
     let n_ctx = pool.map_or(UNBOUNDED, |pool| pool.cells);

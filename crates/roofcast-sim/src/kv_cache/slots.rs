@@ -8,10 +8,11 @@
 //! Source: `tools/server` of llama.cpp b11434 (`get_available_slot`, `update_slots`, `create_checkpoint`,
 //! `server_prompt_cache`); the tests replay answers of the server b11549.
 
-use super::prefix::{SharedPrefix, Tokens};
+use super::prefix::{SharedPrefix, Tokens, push_output};
 use roofcast_ask::arrival::SequenceId;
 use roofcast_ask::workload::request::{Prompt, Run};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Tokens before the end of a prompt at which its last checkpoint is made.
 const TAIL: u64 = 4;
@@ -83,6 +84,7 @@ struct Asked {
     tokens: Tokens,
     own_from: u64,
     output_segment: u32,
+    output_tokens: Option<Arc<[u32]>>,
     slot: usize,
 }
 
@@ -119,8 +121,8 @@ impl Slots {
         if self.asked.len() <= index {
             self.asked.resize(index + 1, Asked::default());
         }
-        let SharedPrefix { tokens, own_from, output_segment, .. } = prefix;
-        self.asked[index] = Asked { tokens, own_from, output_segment, slot: usize::MAX };
+        let SharedPrefix { tokens, own_from, output_segment, output_tokens } = prefix;
+        self.asked[index] = Asked { tokens, own_from, output_segment, output_tokens, slot: usize::MAX };
     }
 
     /// Number of tokens of `prompt` that a slot or the host's memory has.
@@ -142,10 +144,10 @@ impl Slots {
         cached
     }
 
-    /// Gives the chosen slot to a request with a prompt of `known` tokens.
-    pub(crate) fn admit(&mut self, id: SequenceId, known: u64) {
+    /// Gives the chosen slot to a request with a prompt of `known` tokens, and returns its number.
+    pub(crate) fn admit(&mut self, id: SequenceId, known: u64) -> usize {
         let Some(Chosen { slot, cached, .. }) = self.chosen.take().filter(|chosen| chosen.id == id) else {
-            return;
+            return usize::MAX;
         };
         self.asked[id as usize].slot = slot;
         let request = self.events;
@@ -161,6 +163,7 @@ impl Slots {
         if self.rules.host_tokens > 0 {
             self.save_idle();
         }
+        slot
     }
 
     /// Saves the prompts of idle slots and, if all slots share the cells, empties the slots.
@@ -177,14 +180,14 @@ impl Slots {
 
     /// Frees the slot of a request whose first `computed` tokens are cached, of which `generated` are output.
     pub(crate) fn leave(&mut self, id: SequenceId, computed: u64, generated: u64) {
-        let Asked { own_from, output_segment, slot, .. } = self.asked[id as usize];
-        let Some(freed) = self.slots.get_mut(slot) else { return };
+        let Asked { own_from, output_segment, output_tokens, slot, .. } = &self.asked[id as usize];
+        let Some(freed) = self.slots.get_mut(*slot) else { return };
         self.events += 1;
         freed.busy = false;
         freed.freed = self.events;
         freed.kept.length = computed;
-        if own_from == u64::MAX && generated > 0 {
-            freed.kept.tokens.push(Run { segment: output_segment, start: 0, length: generated });
+        if *own_from == u64::MAX && generated > 0 {
+            push_output(&mut freed.kept.tokens, (*output_segment, output_tokens.as_deref()), 0, generated);
         }
     }
 

@@ -35,6 +35,7 @@ of_schedulers! {
     vllm: Vllm;
     vllm_v0: VllmV0;
     sglang: Sglang;
+    offloads: Vllm Sglang;
     tensorrt_llm: TensorrtLlm TensorrtLlmMaxUtilization;
     llama_cpp: LlamaCpp;
     reserving: Orca Static;

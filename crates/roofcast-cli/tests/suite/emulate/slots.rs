@@ -63,6 +63,35 @@ fn a_shared_cache_that_overflows_ends_every_request() {
     assert_eq!((long.status, long.json()["error"]["n_ctx"].clone()), (400, json!(1024)));
 }
 
+/// A slot keeps the prompt and the answer without its last token, as llama-server b11549 answered (`default` in
+/// `llama-server-slots-b11549.csv`): a prompt that goes on finds 715 + 4 tokens in slot 3, another one gets slot 2 and has the idle slot
+/// saved to host memory, from which a third one takes the 200 tokens that it has in common into slot 1.
+#[test]
+fn slots_of_llama_cpp_keep_prompts_and_answers() {
+    let long = SHARED.replace("1024", "16384");
+    let server = Server::start(&long, "--time-scale 0");
+    let run =
+        |segment: u32, tokens: u32| (0..tokens).map(move |token| 1000 * segment + token).collect::<Vec<_>>();
+    let ask = |prompt: &[u32]| {
+        let body = json!({"prompt": prompt, "n_predict": 5, "ignore_eos": true}).to_string();
+        server.advancing(|| server.post("/completion", &body)).json()
+    };
+    let seen = |answer: &serde_json::Value| {
+        [&answer["id_slot"], &answer["timings"]["cache_n"], &answer["timings"]["prompt_n"]]
+            .map(|n| n.as_u64().unwrap())
+    };
+    let first = [run(3, 200), run(14, 500), run(100, 15)].concat();
+    let answer = ask(&first);
+    assert_eq!(seen(&answer), [3, 0, 715]);
+    let tokens: Vec<u32> = serde_json::from_value(answer["tokens"].clone()).unwrap();
+    let more = [first, tokens[..4].to_vec(), run(101, 20)].concat();
+    assert_eq!(seen(&ask(&more)), [3, 719, 20]);
+    assert_eq!(seen(&ask(&[run(1, 30), run(12, 900), run(102, 120)].concat())), [2, 0, 1050]);
+    assert_eq!(seen(&ask(&[run(3, 200), run(12, 500), run(103, 120)].concat())), [1, 200, 620]);
+    let idle = server.get("/slots").json();
+    assert!(idle.as_array().unwrap().iter().all(|slot| slot["is_processing"] == false), "{idle}");
+}
+
 /// The gauges of speed count from the last scrape, totals do not; a request for no token generates one.
 #[test]
 fn a_scrape_of_llama_cpp_restarts_its_gauges() {

@@ -150,7 +150,7 @@ const SAMPLES: &[(&str, &str, &str, &str)] = &[
     ("llama-cpp.cache_ram", "4096", DENSE, ""),
     ("llama-cpp.ctx_checkpoints", "8", DENSE, ""),
     ("llama-cpp.slot_prompt_similarity", "0.5", DENSE, ""),
-    ("vllm.cpu_offload_gb", "10.0", DENSE, ""),
+    ("cpu_offload_gb", "10.0", DENSE, ""),
     ("tensorrt-llm.batch_wait_timeout_iters", "5", DENSE, ""),
     ("tensorrt-llm.batch_wait_max_tokens_ratio", "0.5", DENSE, ""),
     ("tensorrt-llm.disable_overlap_scheduler", "true", DENSE, ""),

@@ -75,7 +75,7 @@ impl Cache {
         match self {
             Cache::Blocks(identity) => identity.admit(id, u64::from(tokens)),
             Cache::Reservations(chunks) => chunks.take(id, blocks),
-            Cache::Slots(slots) => slots.admit(id, u64::from(known)),
+            Cache::Slots(slots) => _ = slots.admit(id, u64::from(known)),
             Cache::Counted => {}
         }
     }
