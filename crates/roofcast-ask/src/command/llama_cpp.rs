@@ -107,8 +107,8 @@ fn drafts(apart: &[(String, Given)], command: &mut Command) -> Result<()> {
         }
     };
     let of_model = !matches!(method, Some("ngram"));
-    let asked = count(apart, "spec_tokens")?.filter(|_| of_model);
-    command.set("engine.speculative.num_speculative_tokens", asked.unwrap_or(most));
+    let drafts = count(apart, "spec_tokens")?.filter(|_| of_model);
+    command.set("engine.speculative.num_speculative_tokens", drafts.unwrap_or(most));
     if let Some(method) = method {
         command.set("engine.speculative.method", method);
     }

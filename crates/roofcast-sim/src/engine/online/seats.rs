@@ -52,16 +52,16 @@ impl Seats {
         if self.seated.len() as u64 >= self.rules.count {
             return None;
         }
-        let asked = self.waiting.pop_front()?;
+        let request = self.waiting.pop_front()?;
         let taken = |id: &SequenceId| self.seated.values().any(|seated| seated.id == *id);
         let id = (0..).find(|id| !taken(id)).unwrap_or_default();
-        let prefix = SharedPrefix::of_tokens(&asked.prompt, Arc::clone(&asked.output));
-        let prompt = asked.prompt.len() as u64;
+        let prefix = SharedPrefix::of_tokens(&request.prompt, Arc::clone(&request.output));
+        let prompt = request.prompt.len() as u64;
         self.slots.arrive(id, prefix.clone());
         let cached = self.slots.find(id, prompt);
         let slot = self.slots.admit(id, prompt);
-        self.seated.insert(asked.number, Seated { id, slot, cached, prompt, sampled: 0 });
-        Some((asked, prefix, cached))
+        self.seated.insert(request.number, Seated { id, slot, cached, prompt, sampled: 0 });
+        Some((request, prefix, cached))
     }
 
     /// The slot of a request, and the tokens that it had; `None` if the request has no slot.
