@@ -8,13 +8,16 @@ use crate::evidence::KernelEvidence;
 use crate::step::{Contexts, StepModel};
 use crate::timing::Timing;
 use roofcast_ask::deployment::Deployment;
-use roofcast_ask::spec::{CostKind, EncoderTpMode};
+use roofcast_ask::spec::{CostKind, EncoderTpMode, EngineKind};
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::encoder::{EncoderTime, PromptImages};
 use roofcast_facts::error::Result;
 use roofcast_facts::model::ImageTokens;
 use std::sync::Arc;
+
+/// Most images of a call of the encoder that are priced together; more are several calls, whose times are proportional by then.
+const MOST_A_CALL: u64 = 256;
 
 /// A deployment with its coefficients.
 #[derive(Debug, Clone)]
@@ -126,9 +129,9 @@ impl Forecaster {
         self.other.as_deref().unwrap_or(self)
     }
 
-    /// Returns the time of the vision tower for `images`, at the limit or as forecast. An image or a video is a
-    /// pass of the tower over its patches. Every patch attends to every other of an image, or of two frames of a video: these
-    /// are as many pairs as those of a prompt of n tokens at the end of 1.5 n.
+    /// Returns the time of the vision tower for `images`, at the limit or as forecast. The images of a step are a
+    /// pass of the tower over their patches. Every patch attends to every other of an image, or of two frames of a video:
+    /// these are as many pairs as those of a prompt of n tokens at the end of 1.5 n.
     ///
     /// # Errors
     /// Fails if the model has no tower that can be read.
@@ -141,14 +144,32 @@ impl Forecaster {
         let timing = self.reshaped(deployment.encoder()?).timing(cost);
         let ImageTokens { patches, parts, .. } = images.image;
         let patches = (patches / parts).max(1);
-        let chunk = [Sequences { count: parts, ..Sequences::prompt(patches, patches + patches / 2, false) }];
         let within = vec![0; timing.model.reaches.len()];
-        let passes = || timing.model.passes(0, Contexts::Seen(Seen { all: 0, within: &within }), &chunk);
-        let mut image_time = timing.step(passes());
-        // The host's part of a step is counted with the step in which the image is encoded.
-        image_time.host =
-            (image_time.host - passes().map(|pass| timing.beside(&pass).host).sum::<f64>()).max(0.0);
-        Ok(EncoderTime::new(images, image_time, ranks))
+        let call = |images: u64| {
+            let count = parts.saturating_mul(images);
+            let chunk = [Sequences { count, ..Sequences::prompt(patches, patches + patches / 2, false) }];
+            let passes = || timing.model.passes(0, Contexts::Seen(Seen { all: 0, within: &within }), &chunk);
+            let mut call_time = timing.step(passes());
+            // The host's part of a step is counted with the step in which the image is encoded.
+            call_time.host =
+                (call_time.host - passes().map(|pass| timing.beside(&pass).host).sum::<f64>()).max(0.0);
+            call_time
+        };
+        let calls = (1..=self.images_a_call(images)).map(call).collect();
+        Ok(EncoderTime::new(images, calls, ranks))
+    }
+
+    /// Most images of one call of the encoder: vLLM's scheduler admits as many to a step as its encoder's budget holds, the
+    /// larger of `max_num_batched_tokens` and the largest image (`compute_mm_encoder_budget`), and its runner encodes
+    /// them together (`group_and_batch_mm_kwargs` in `v1/worker/gpu_model_runner.py`). Other engines encode one after another.
+    fn images_a_call(&self, images: PromptImages) -> u64 {
+        let engine = &self.deployment.engine;
+        if engine.kind() != EngineKind::Vllm {
+            return 1;
+        }
+        let largest = self.deployment.model.tower.and_then(|tower| tower.largest).unwrap_or(0);
+        let budget = engine.max_num_batched_tokens.max(largest);
+        (budget / images.image.tokens.max(1)).clamp(1, MOST_A_CALL)
     }
 
     /// Returns the times of steps, at the limit or as forecast.

@@ -41,7 +41,7 @@ pub fn image(forecaster: &Forecaster, size: ImageSize) -> Result<ImageCost> {
     let image = deployment.image_tokens(size)?;
     let images = PromptImages { start: 0, count: 1, image };
     let time = |cost| {
-        let image_time = forecaster.encoder(images, cost)?.one;
+        let image_time = forecaster.encoder(images, cost)?.one();
         Ok::<_, roofcast_facts::Error>(Picoseconds::from_seconds(image_time.total()))
     };
     Ok(ImageCost {

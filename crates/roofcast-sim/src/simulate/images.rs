@@ -29,7 +29,7 @@ impl ImageUse {
     /// The use of `images` on the machine of `forecaster`; steps are priced by `cost`.
     pub(super) fn of(forecaster: &Forecaster, images: PromptImages, cost: CostKind) -> Result<ImageUse> {
         let PromptImages { count, image: ImageTokens { tokens, patches, .. }, .. } = images;
-        let encoder_ms = forecaster.encoder(images, cost)?.one.total() * 1e3;
+        let encoder_ms = forecaster.encoder(images, cost)?.one().total() * 1e3;
         Ok(ImageUse { count, tokens, patches, encoder_ms })
     }
 }

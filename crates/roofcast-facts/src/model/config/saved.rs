@@ -193,8 +193,8 @@ mod tests {
         assert!(PAIRS.lines().count() >= 12);
     }
 
-    /// A saved MiMo-V2-Flash has the makers' window of 128 beside the class's 129; of a saved Ling 3 of 8 layers in groups
-    /// of 6, the sixth alone has softmax attention, by the class's list.
+    /// MiMo-V2-Flash: a window of 128 tokens, which the class saves as 129 and keeps. Ling 3 with 8 layers in groups of 6: the
+    /// sixth alone has softmax attention, by the class's list.
     #[test]
     fn what_the_class_saves_beside_the_makers_keys() {
         let mimo = serde_json::json!({
