@@ -95,7 +95,7 @@ def main():
     tables = {
         "sources": sources(left_out),
         "five": five(unseen_errors),
-        "judge": said(*validate, "--split", "judge"),
+        "judge": said(*validate, "--split", "judge", "--wide"),
         "numbers": numbers,
         "left-out": left_out.strip("\n"),
         "runs": replayed(roofcast, data / "validation/runs"),
