@@ -36,14 +36,42 @@ pub struct Statistics {
 impl Statistics {
     /// Exact statistics of `values`, which are reordered; all fields are 0 if there are no values.
     pub fn of(values: &mut [f64]) -> Statistics {
+        let moments = Statistics::moments(values);
+        moments.with_quantiles(values.len(), |rank| {
+            let (_, low, above) = values.select_nth_unstable_by(rank, f64::total_cmp);
+            [*low, above.iter().copied().min_by(f64::total_cmp).unwrap_or(*low)]
+        })
+    }
+
+    /// Exact statistics of `values`, which are in ascending order; all fields are 0 if there are no values.
+    pub fn of_ascending(values: &[f64]) -> Statistics {
+        let next = |rank: usize| values.get(rank + 1).unwrap_or(&values[rank]);
+        Statistics::moments(values).with_quantiles(values.len(), |rank| [values[rank], *next(rank)])
+    }
+
+    /// Count, mean and deviation of `values`.
+    fn moments(values: &[f64]) -> Statistics {
         if values.is_empty() {
             return Statistics::default();
         }
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         let std = (values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n).sqrt();
-        let [median, p90, p95, p99, p999] = Percentile::ALL.map(|p| quantile(values, p.share()));
-        Statistics { count: values.len() as u64, mean, median, std, p90, p95, p99, p999 }
+        Statistics { count: values.len() as u64, mean, std, ..Statistics::default() }
+    }
+
+    /// The statistics with quantiles of `count` values, by linear interpolation between the two nearest values; `at` returns the
+    /// value of a rank in ascending order, and the next one.
+    fn with_quantiles(self, count: usize, mut at: impl FnMut(usize) -> [f64; 2]) -> Statistics {
+        if count == 0 {
+            return self;
+        }
+        let [median, p90, p95, p99, p999] = Percentile::ALL.map(|percentile| {
+            let rank = percentile.share() * (count - 1) as f64;
+            let [low, next] = at(rank as usize);
+            low + (next - low) * rank.fract()
+        });
+        Statistics { median, p90, p95, p99, p999, ..self }
     }
 
     /// Value of a percentile in milliseconds.
@@ -61,14 +89,6 @@ impl Statistics {
     pub fn figure(&self, of: fn(&Statistics) -> f64) -> Option<f64> {
         (self.count > 0).then(|| of(self))
     }
-}
-
-/// The `q` quantile by linear interpolation between the two nearest values; found by selection, without sorting.
-fn quantile(values: &mut [f64], q: f64) -> f64 {
-    let at = q * (values.len() - 1) as f64;
-    let (_, low, above) = values.select_nth_unstable_by(at as usize, f64::total_cmp);
-    let next = above.iter().copied().min_by(f64::total_cmp).unwrap_or(*low);
-    *low + (next - *low) * at.fract()
 }
 
 /// Aggregates of a run, with vLLM's names.

@@ -119,7 +119,7 @@ pub struct Pass<'a> {
 
 impl StepModel {
     /// Compiles the work of `deployment`.
-    pub(crate) fn compile(deployment: &Deployment) -> StepModel {
+    pub fn compile(deployment: &Deployment) -> StepModel {
         let operators = operator::operators(deployment);
         let terms = operators.iter().filter_map(|o| match &o.form {
             Form::Context(form) => Some(&form.decode.terms),

@@ -136,6 +136,7 @@ pub fn plan(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &PlanQ
         goes_on: question.goes_on,
         judged: vec![Judged::MoreExpensive; candidates.len()],
         simulated: 0,
+        prices: Arc::default(),
     };
     let unpriced = search_state.fall_back();
     search_state.run(question.exhaustive)?;

@@ -25,7 +25,7 @@ use crate::scheduler::state::decodes::{Each, Lockstep};
 use crate::tally::Tally;
 use crate::timeline::Timeline;
 use blocks::{Adapters, Blocks};
-use price::StepPrices;
+use price::{PriceBook, StepPrices};
 use ranks::{Rank, Ranks};
 use roofcast_ask::arrival::{Arrival, Departure, NamedAdapters, SequenceId};
 use roofcast_ask::deployment::Deployment;
@@ -139,21 +139,18 @@ pub fn replica(
     seed: u64,
     leap: bool,
 ) -> Result<Box<dyn Replica>> {
-    replicas(forecaster, settings, context, seed, leap)?()
+    replicas(forecaster, settings, (context, seed), leap, &PriceBook::default())?()
 }
 
-/// Function that makes equal replicas, which share prices of steps, with the arguments of [`replica`].
+/// Function that makes equal replicas, which share the prices of steps that `prices` has, with the arguments of [`replica`].
 pub(crate) fn replicas(
     forecaster: &Forecaster,
     (config, policy): (EngineConfig, Policy),
-    context: u64,
-    seed: u64,
+    (context, seed): (u64, u64),
     leap: bool,
+    prices: &PriceBook,
 ) -> Result<impl Fn() -> Result<Box<dyn Replica>>> {
-    let images = config.images.map(|images| forecaster.encoder(images, config.cost)).transpose()?;
-    let timing = forecaster.timing(config.cost).encoding(images);
-    let timing = if config.ranks.is_some() { timing.of_rank() } else { timing };
-    let price = StepPrices::new(timing.clone());
+    let price = prices.prices(forecaster, &config)?;
     Ok(move || {
         let engine = || {
             let settings = (config.clone(), policy.clone());
@@ -161,7 +158,7 @@ pub(crate) fn replicas(
         };
         let Some(ranks) = config.ranks else { return Ok(engine()? as Box<dyn Replica>) };
         let all = (0..ranks.count).map(|_| engine()).collect::<Result<Vec<_>>>()?;
-        Ok(Box::new(Ranks::new(all, ranks, timing.clone())))
+        Ok(Box::new(Ranks::new(all, ranks, &price)))
     })
 }
 

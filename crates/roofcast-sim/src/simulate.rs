@@ -13,6 +13,7 @@ mod provision;
 mod refused;
 mod sums;
 
+pub use crate::engine::price::PriceBook;
 pub use crate::fleet::OversizedRequests;
 pub use crate::fleet::results::{FirstWave, OfferedLoad};
 use crate::fleet::results::{Results, Sample};
@@ -39,7 +40,7 @@ use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::accelerator::Watts;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::record::Record;
-use roofcast_facts::units::{Bytes, Picoseconds};
+use roofcast_facts::units::Bytes;
 use serde::Serialize;
 pub use sums::Expense;
 
@@ -349,12 +350,22 @@ pub fn simulate(
     simulate_while(forecaster, spec, place, options, &mut |_, _| true)
 }
 
-/// Like [`simulate`], but ends early when `go_on` returns false; `go_on` is called repeatedly with the number of ended
-/// requests and the number of all requests.
+/// Like [`simulate`], but ends early when `go_on` returns false, which gets the numbers of ended and of all requests.
 pub fn simulate_while(
     forecaster: &Forecaster,
     spec: &Spec,
     place: &str,
+    options: RunOptions,
+    go_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Simulation> {
+    simulate_priced(forecaster, spec, (place, &PriceBook::default()), options, go_on)
+}
+
+/// Like [`simulate_while`], with the prices of steps that `prices` has, to which it adds the ones that it computes.
+pub fn simulate_priced(
+    forecaster: &Forecaster,
+    spec: &Spec,
+    (place, prices): (&str, &PriceBook),
     options: RunOptions,
     go_on: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Simulation> {
@@ -369,11 +380,10 @@ pub fn simulate_while(
         Requests { context: mean_context(workload), shared: traffic.shares_prompts(), images: *images };
     let provision = Provision::resolve(forecaster, &spec.fleet, requests, place)?;
     let delay = provision.event_delay(place)?;
-    let mut replicas = provision.replicas(workload.seed, options.leap && delay.is_none())?;
+    let mut replicas = provision.replicas(workload.seed, options.leap && delay.is_none(), prices)?;
     let count = replicas.len() as u64;
     replicas.iter_mut().for_each(|replica| *replica.timeline() = timeline(count, options));
-    let engine = &forecaster.deployment.engine;
-    let ranking = QueueOrder::new(engine, workload.seed);
+    let ranking = QueueOrder::new(&forecaster.deployment.engine, workload.seed);
     // With a bound on concurrency a client waits for answers, so that it does not send at the offered rate.
     let conversations = workload.arrivals.conversations();
     let paced = workload.arrivals.rate().is_some() || conversations.is_some();
@@ -417,17 +427,9 @@ pub fn simulate_while(
     let carbon = grid.map(|(grid, joules)| grid.emitted(joules, run.expense.joules_per_output_token));
     let expense = Expense { carbon, ..run.expense.owned(spec.hardware.usd_per_kwh) };
     let images = images.map(|images| ImageUse::of(forecaster, images, run.cost)).transpose()?;
-    let run = Simulation { sessions: sessions(traffic.tasks()), images, expense, ..run };
+    let run = Simulation { sessions: sums::sessions(traffic.tasks()), images, expense, ..run };
     let classes = classes::results(&workload.classes, &by_class, &provision, &run);
     Ok(Simulation { classes, ..run })
-}
-
-/// Statistics of the durations of ended sessions; `None` without sessions.
-fn sessions(tasks: &[Picoseconds]) -> Option<RecordedSessions> {
-    let times = Sample::from_iter(tasks.iter().copied()).statistics();
-    let [mean_task_s, median_task_s, p90_task_s] = [times.mean, times.median, times.p90].map(|ms| ms / 1e3);
-    let completed = tasks.len() as u64;
-    (completed > 0).then_some(RecordedSessions { completed, mean_task_s, median_task_s, p90_task_s })
 }
 
 /// The timeline that each of `replicas` replicas records; the events are divided evenly.

@@ -3,8 +3,8 @@
 //! Knows: one factor of measured over forecast applies to the times of all steps of a run; it is log-normal with the
 //! median 1 and the width of the TPOT's interval for the class of load ([`roofcast_cost::coefficients::Band`]), in open loops that
 //! of closed loops, because the run itself lengthens its queues. A run is simulated again at
-//! the quantile of the required probability and, if it meets the SLO there, at [`QUANTILES`], so that queues grow with
-//! the step times. Between simulated quantiles the logarithm of a latency over its bound is linear in the normal
+//! the quantile of the required probability and, if it meets the SLO there, at those [`QUANTILES`] that are not known, so that
+//! queues grow with the step times. Between simulated quantiles the logarithm of a latency over its bound is linear in the normal
 //! deviate z of the factor. The part of the bands of TTFT and E2EL that exceeds the band of steps, and the variation of
 //! a percentile over seeds, add a log-normal factor:
 //!
@@ -13,9 +13,11 @@
 //! with middle m and deviation s of the added factors; 0 above the midpoint between the last quantile at which the load
 //! is sustained and the first at which it is not. Knows nothing about the order of the search.
 
-use super::demand::TrafficDemand;
-use super::proof::{Trial, carried, shortened};
+mod case;
+
+use super::proof::carried;
 use super::space::Candidate;
+pub(super) use case::Case;
 use roofcast_ask::spec::{Metric, Slo, SloBound, Spec};
 use roofcast_ask::workload::{DEFAULT_REQUESTS, Workload};
 use roofcast_cost::bands::class;
@@ -23,13 +25,11 @@ use roofcast_cost::coefficients::{Load, Widths, Z90};
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::error::Result;
 use roofcast_sim::simulate::Simulation;
+use std::sync::LazyLock;
 
 /// Quantiles of the step-time band that are simulated for a promising deployment, as normal deviates: 10th, 50th and
 /// 90th percentile.
 const QUANTILES: [f64; 3] = [-Z90, 0.0, Z90];
-/// Smallest distance of the required quantile from the forecast, in normal deviates, at which these two runs suffice
-/// for a probability.
-const APART: f64 = 0.5;
 /// Number of seeds that are simulated in addition to the proof's.
 pub(super) const SEEDS: u64 = 4;
 /// Half of the range of the integral, in normal deviates; `STEP` is its step.
@@ -279,14 +279,13 @@ impl Outlook {
 
 /// Mean of `of` over the normal deviate of step times.
 fn mean(of: impl Fn(f64) -> f64) -> f64 {
-    let steps = (2.0 * REACH / STEP) as i32;
-    let weighed = (0..=steps).map(|n| {
-        let z = f64::from(n) * STEP - REACH;
-        let density = libm::exp(-z * z / 2.0);
-        (density * of(z), density)
+    /// Normal deviates with their densities.
+    static DENSITIES: LazyLock<Vec<(f64, f64)>> = LazyLock::new(|| {
+        let deviates = (0..=(2.0 * REACH / STEP) as i32).map(|n| f64::from(n) * STEP - REACH);
+        deviates.map(|z| (z, libm::exp(-z * z / 2.0))).collect()
     });
-    let (sum, all) = weighed.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-    sum / all
+    let weighed: f64 = DENSITIES.iter().map(|(z, density)| density * of(*z)).sum();
+    weighed / DENSITIES.iter().map(|(_, density)| density).sum::<f64>()
 }
 
 /// Φ(z), the probability of a normal deviate below `z`.
@@ -307,58 +306,6 @@ pub(super) fn deviate(share: f64) -> f64 {
 
 /// A deployment that met the SLO, the spec under which it did, and its run.
 pub(super) type Met<'a> = (Candidate, &'a Spec, &'a Simulation);
-
-/// A deployment whose probability is being computed.
-pub(super) struct Case<'a> {
-    pub(super) trial: Trial,
-    pub(super) doubt: Doubt,
-    /// The run of the forecast, without a factor on step times.
-    pub(super) run: &'a Simulation,
-    /// Results of the runs so far.
-    points: Vec<ChanceRun>,
-    /// Normal deviates of the quantiles to simulate next.
-    pub(super) open: Vec<f64>,
-}
-
-impl<'a> Case<'a> {
-    /// A case that is first simulated at the quantile of the required probability `asked`: if it misses the SLO there,
-    /// a bound is crossed between the forecast and that quantile.
-    pub(super) fn new(trial: Trial, doubt: Doubt, run: &'a Simulation, asked: f64) -> Case<'a> {
-        let alone = doubt.step.own().is_some_and(|own| asked - own >= APART);
-        let open = if alone { vec![asked] } else { QUANTILES.to_vec() };
-        Case { trial, doubt, run, points: Vec::new(), open }
-    }
-
-    /// Adds the runs at the open quantiles. After the first run, opens [`QUANTILES`] if that run meets the SLO, and
-    /// otherwise the middle between the forecast and that run.
-    pub(super) fn add<'r>(&mut self, runs: impl Iterator<Item = &'r Result<Simulation>>, slo: &Slo) {
-        let simulated = std::mem::take(&mut self.open);
-        self.points.extend(simulated.iter().zip(runs).map(|(z, run)| ChanceRun::of(*z, run, slo)));
-        if let ([only], Some(own)) = (self.points.as_slice(), self.doubt.step.own()) {
-            self.open = if only.meets() { QUANTILES.to_vec() } else { vec![own.midpoint(only.z)] };
-        }
-    }
-
-    /// The simulation at a quantile of the step times, with half of the requests if these suffice.
-    pub(super) fn slowed(&self, z: f64, demand: &TrafficDemand) -> Trial {
-        let mut trial = self.trial.clone();
-        trial.forecaster = trial.forecaster.slowed(self.doubt.step.at(z));
-        let short = trial.spec.workload.as_ref().map(|workload| shortened(workload, demand, &trial.spec.slo));
-        trial.spec.workload = short;
-        trial
-    }
-
-    pub(super) fn outlook(&self) -> Outlook {
-        let step = self.doubt.step;
-        // The forecast's own run is one further point.
-        let own_run = step.own().map(|z| ChanceRun {
-            z,
-            excess: excess(self.run, &self.trial.spec.slo),
-            carried: true,
-        });
-        Outlook::new(self.points.iter().cloned().chain(own_run).collect(), self.doubt.beyond.clone())
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -249,7 +249,7 @@ fn trial(
     slower: f64,
 ) -> Result<(String, Trial)> {
     let forecaster = Forecaster::embedded(deployment(spec, model, chip)?)?.slowed(slower);
-    Ok((change, Trial { spec: spec.clone(), forecaster, end_when_missed: false }))
+    Ok((change, Trial { spec: spec.clone(), forecaster, end_when_missed: false, prices: Arc::default() }))
 }
 
 fn alternative(change: String, because: Option<String>, run: &Simulation) -> Alternative {

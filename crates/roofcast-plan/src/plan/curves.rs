@@ -28,7 +28,7 @@ use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::{Error, Result};
 use roofcast_facts::model::Model;
-use roofcast_sim::simulate::Simulation;
+use roofcast_sim::simulate::{PriceBook, Simulation};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -63,7 +63,14 @@ pub fn curves(spec: &Spec, model: &Arc<Model>, catalog: &Catalog, question: &Pla
     super::refused::too_long(spec, model, demand.full())?;
     let space = SearchSpace::of(spec, model, catalog, demand.shared)?;
     let judge = Judge::new(spec, model, &space, &demand, question.slower)?;
-    let drawing = Drawing { judge: &judge, workload, asked: requests, question, simulated: Cell::new(0) };
+    let drawing = Drawing {
+        judge: &judge,
+        workload,
+        asked: requests,
+        question,
+        simulated: Cell::new(0),
+        prices: Arc::default(),
+    };
     let shapes = drawing.shapes();
     let by_name = named(&space, &shapes);
     let mut runs = drawing.grid(&by_name, question.exhaustive)?;
@@ -140,6 +147,8 @@ struct Drawing<'a> {
     asked: u64,
     question: &'a PlanQuestion<'a>,
     simulated: Cell<u64>,
+    /// Prices of steps, which runs on one shape share.
+    prices: Arc<PriceBook>,
 }
 
 impl Drawing<'_> {
@@ -238,7 +247,8 @@ impl Drawing<'_> {
         let fitted = self.judge.fitted[load.shape].as_ref();
         let fitted =
             fitted.map_err(|why| Error::field("plan", "search", why, "formats that the chip has"))?;
-        Ok(Trial { spec, forecaster: fitted.forecaster.clone(), end_when_missed: false })
+        let prices = Arc::clone(&self.prices);
+        Ok(Trial { spec, forecaster: fitted.forecaster.clone(), end_when_missed: false, prices })
     }
 
     /// True if the run of `load` meets the SLO; `None` if it was stopped.

@@ -69,6 +69,24 @@ pub(super) struct ReplicaRates {
 }
 
 impl Estimate {
+    /// The estimate for a replica whose memory does not hold one request of full length, without times; `None` if it holds one.
+    pub(super) fn of_none(deployment: &Deployment, demand: &TrafficDemand) -> Option<Estimate> {
+        let nothing = ReplicaRates { whole: 0.0, prefill: 0.0, decode: 0.0 };
+        (Memory::of(deployment).sequences(demand.full()) == 0).then(|| Estimate {
+            held: 0,
+            longest: deployment.longest(),
+            batch: 0,
+            step_limit_ms: 0.0,
+            prompt: LongPrompt::default(),
+            prompts: Vec::new(),
+            limit_rates: nothing,
+            rates: nothing,
+            uncached_rate: 0.0,
+            within: None,
+            within_decode: None,
+        })
+    }
+
     /// The estimate for `forecaster`'s replica by the chosen cost model; `slack` is the factor by which TPOT may exceed
     /// its bound.
     pub(super) fn of(

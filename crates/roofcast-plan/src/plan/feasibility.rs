@@ -58,6 +58,7 @@ pub struct Miss {
 /// A shape with the resolved model and its estimate.
 #[derive(Debug, Clone)]
 pub(super) struct Fitted {
+    /// Times of the shape; limits if memory does not hold one request.
     pub(super) forecaster: Forecaster,
     pub(super) estimate: Estimate,
 }
@@ -86,6 +87,10 @@ impl<'a> Judge<'a> {
     ) -> Result<Judge<'a>> {
         let fit = |shape: &super::space::ReplicaShape| -> Result<Fitted> {
             let deployment = deployment(&shape.spec(spec), model, &shape.chip)?;
+            // The kernels of a shape that does not hold a request price nothing.
+            if let Some(estimate) = Estimate::of_none(&deployment, demand) {
+                return Ok(Fitted { forecaster: Forecaster::ideal(deployment), estimate });
+            }
             let forecaster = Forecaster::embedded(deployment)?.slowed(slower);
             let estimate = Estimate::of(&forecaster, demand, spec.engine.cost, &spec.slo, SLACK);
             Ok(Fitted { forecaster, estimate })

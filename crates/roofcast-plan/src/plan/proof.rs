@@ -13,8 +13,9 @@ use roofcast_ask::summary::RunSummary;
 use roofcast_ask::workload::{Arrivals, Workload};
 use roofcast_cost::forecaster::Forecaster;
 use roofcast_facts::error::{Error, Result};
-use roofcast_sim::simulate::{ClassResults, RunOptions, Simulation, simulate_while};
+use roofcast_sim::simulate::{ClassResults, PriceBook, RunOptions, Simulation, simulate_priced};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// Name of the metric in a headroom if the SLO is a goodput.
 pub(super) const GOODPUT: &str = "goodput";
@@ -51,6 +52,8 @@ pub struct Trial {
     pub(crate) forecaster: Forecaster,
     /// True if the run may end when a bound is certain to be missed.
     pub(crate) end_when_missed: bool,
+    /// Prices of steps that the trials of a search share.
+    pub(crate) prices: Arc<PriceBook>,
 }
 
 impl Trial {
@@ -64,7 +67,7 @@ impl Trial {
     pub fn run_while(&self, watch: &mut dyn FnMut(u64, u64) -> bool) -> Result<Simulation> {
         let options =
             RunOptions { leap: true, end_when_missed: self.end_when_missed, ..RunOptions::default() };
-        simulate_while(&self.forecaster, &self.spec, "plan", options, watch)
+        simulate_priced(&self.forecaster, &self.spec, ("plan", &self.prices), options, watch)
     }
 }
 

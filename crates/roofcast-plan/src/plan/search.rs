@@ -17,7 +17,7 @@ use roofcast_ask::workload::Arrivals;
 use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::error::Result;
 use roofcast_sim::fleet::results::Sample;
-use roofcast_sim::simulate::Simulation;
+use roofcast_sim::simulate::{PriceBook, Simulation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -74,6 +74,8 @@ pub(super) struct Search<'a> {
     pub(super) goes_on: &'a dyn Fn() -> bool,
     pub(super) judged: Vec<Judged>,
     pub(super) simulated: u64,
+    /// Prices of steps, which runs on one shape share.
+    pub(super) prices: Arc<PriceBook>,
 }
 
 impl Search<'_> {
@@ -255,7 +257,7 @@ impl Search<'_> {
         if let Some(pool) = space.elsewhere(candidate) {
             forecaster.other = Some(Box::new(fitted(pool.shape)?.clone()));
         }
-        Ok(Trial { spec, forecaster, end_when_missed: true })
+        Ok(Trial { spec, forecaster, end_when_missed: true, prices: Arc::clone(&self.prices) })
     }
 
     /// Proves the next more expensive deployments of each kind until one meets the SLO, within [`BEYOND`] simulations

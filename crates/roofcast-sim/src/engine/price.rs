@@ -4,7 +4,11 @@
 //! that depend only on the number of rows or of decodes are computed once. All times come from [`roofcast_cost::timing`]. Knows
 //! nothing about schedules.
 
+mod book;
+mod table;
+
 use crate::tally::Tally;
+pub use book::PriceBook;
 use roofcast_cost::operator::{AdaptedTokens, Rows};
 use roofcast_cost::step::{Contexts, Pass};
 use roofcast_cost::timing::{AffineStep, Timing};
@@ -12,15 +16,11 @@ use roofcast_facts::batch::{Seen, Sequences};
 use roofcast_facts::clock::{TICKS_PER_PS, Ticks, sum_of_run};
 use roofcast_facts::shares::BottleneckShares;
 use std::borrow::Cow;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use table::Table;
 
 /// Ticks per second.
 const TICKS: f64 = 1e12 * TICKS_PER_PS;
-/// Most rows of a step for which prices are cached.
-const MOST_ROWS: usize = 1 << 16;
-/// Number of decodes and of rows, from 0, whose prices are shared by equal replicas: vLLM's largest default batch.
-const SHARED: usize = 1025;
-
 /// The price of a step of `n` decodes in ticks: `fixed + attending(seen)`, at least `floor`.
 #[derive(Debug, Clone, Default)]
 pub struct Decode {
@@ -150,7 +150,8 @@ struct Imposed {
     steps: JointSteps,
 }
 
-/// Prices of a deployment's steps. Clones share what they compute of small steps, so that equal replicas compute it once.
+/// Prices of a deployment's steps. Clones share what they compute, so that equal replicas compute it once, and so do the runs of
+/// a [`PriceBook`].
 #[derive(Debug, Clone)]
 pub struct StepPrices {
     timing: Arc<Timing>,
@@ -159,32 +160,16 @@ pub struct StepPrices {
     slopes_memory: bool,
     /// Price of the next step, if it is set from outside because other data-parallel ranks take part in the step.
     imposed: Option<Imposed>,
-    /// Prices of steps of decodes alone, by the number of decodes; computed on first use.
-    decodes: Arc<[OnceLock<Box<Decode>>]>,
-    /// Prices of steps of [`SHARED`] and more decodes.
-    large: Vec<Option<Box<Decode>>>,
+    /// Prices of steps of decodes alone, by the number of decodes.
+    decodes: Table<Box<Decode>>,
+    /// Price of the last step of more decodes than a table has places.
+    many: Option<Box<Decode>>,
     /// Times of the GEMMs by the number of computed rows, and by the number of sampled rows.
     products: [Products; 2],
 }
 
-/// Times of GEMMs by rows, computed on first use.
-#[derive(Debug, Clone)]
-pub(super) struct Products {
-    few: Arc<[OnceLock<[f64; 2]>]>,
-    /// Times of [`SHARED`] and more rows; NaN until they are computed.
-    many: Vec<[f64; 2]>,
-}
-
-impl Default for Products {
-    fn default() -> Products {
-        Products { few: unknown(), many: Vec::new() }
-    }
-}
-
-/// A table of values that are computed on first use.
-fn unknown<T>() -> Arc<[OnceLock<T>]> {
-    (0..SHARED).map(|_| OnceLock::new()).collect()
-}
+/// Times of GEMMs by rows.
+pub(super) type Products = Table<[f64; 2]>;
 
 impl StepPrices {
     /// Prices in ticks from the times of `timing`, which are in seconds.
@@ -194,10 +179,15 @@ impl StepPrices {
             timing: Arc::new(timing),
             slopes_memory,
             imposed: None,
-            decodes: unknown(),
-            large: Vec::new(),
+            decodes: Table::default(),
+            many: None,
             products: Default::default(),
         }
+    }
+
+    /// Times of the steps, and the tables of their GEMMs, for steps that several ranks take together.
+    pub(super) fn shared(&self) -> (Arc<Timing>, [Products; 2]) {
+        (Arc::clone(&self.timing), self.products.clone())
     }
 
     /// Sets the price of every step until the next call, in ticks by bottleneck; `None` lets steps be priced again.
@@ -227,14 +217,10 @@ impl StepPrices {
         }
         let timing = &self.timing;
         let priced = || Box::new(Decode::of(timing.decode(n)));
-        if let Some(known) = self.decodes.get(n as usize) {
-            return known.get_or_init(priced);
+        match self.decodes.place(n) {
+            Some(known) => known.get_or_init(priced),
+            None => self.many.insert(priced()),
         }
-        let index = n as usize - SHARED;
-        if self.large.len() <= index {
-            self.large.resize(index + 1, None);
-        }
-        self.large[index].get_or_insert_with(priced)
     }
 
     /// The price of a step with `n` decodes that read the context `seen`, and with `chunks` of prompts.
@@ -250,7 +236,7 @@ impl StepPrices {
     #[inline(always)]
     fn of_alone(&mut self, n: u64, seen: Seen, chunks: &[Sequences]) -> (Ticks, BottleneckShares<u64>) {
         let timing = &self.timing;
-        let known = &mut self.products;
+        let known = &self.products;
         let contexts = Contexts::Seen(seen);
         // A deployment with one microbatch has one pass; an iterator over a single pass took as long as pricing the pass.
         let shares = if timing.model.stages.microbatches == 1 {
@@ -325,7 +311,7 @@ impl StepPrices {
 #[inline(always)]
 pub(super) fn priced(
     timing: &Timing,
-    [computed, sampled]: &mut [Products; 2],
+    [computed, sampled]: &[Products; 2],
     pass: &Pass,
 ) -> BottleneckShares<u64> {
     let computed = products(timing, computed, (Rows::Computed, pass.rows));
@@ -333,37 +319,13 @@ pub(super) fn priced(
     ticks(timing.pass(pass, [computed, sampled]))
 }
 
-/// Times of the GEMMs with `rows` rows, from the cache if they are known.
+/// Times of the GEMMs with `rows` rows, from the table if they are known.
 #[inline(always)]
-fn products(timing: &Timing, cache: &mut Products, (kind, rows): (Rows, u64)) -> [f64; 2] {
-    match cache.few.get(rows as usize) {
-        Some(known) => *known.get_or_init(|| timing.products(kind, rows)),
-        None => of_many(timing, &mut cache.many, (kind, rows)),
+fn products(timing: &Timing, known: &Products, (kind, rows): (Rows, u64)) -> [f64; 2] {
+    match known.place(rows) {
+        Some(place) => *place.get_or_init(|| timing.products(kind, rows)),
+        None => timing.products(kind, rows),
     }
-}
-
-/// Times of the GEMMs with [`SHARED`] or more rows.
-#[inline(never)]
-fn of_many(timing: &Timing, cache: &mut Vec<[f64; 2]>, (kind, rows): (Rows, u64)) -> [f64; 2] {
-    let index = rows as usize - SHARED;
-    match cache.get(index) {
-        Some(known) if !known[0].is_nan() => *known,
-        _ => first_met(timing, cache, (kind, rows)),
-    }
-}
-
-/// Computes and caches the times of the GEMMs with [`SHARED`] or more rows.
-#[cold]
-fn first_met(timing: &Timing, cache: &mut Vec<[f64; 2]>, (kind, rows): (Rows, u64)) -> [f64; 2] {
-    let index = rows as usize - SHARED;
-    let products = timing.products(kind, rows);
-    if index < MOST_ROWS {
-        if cache.len() <= index {
-            cache.resize(index + 1, [f64::NAN; 2]);
-        }
-        cache[index] = products;
-    }
-    products
 }
 
 fn ticks(seconds: BottleneckShares<f64>) -> BottleneckShares<u64> {
@@ -376,7 +338,6 @@ mod tests {
     use roofcast_ask::deployment::Deployment;
     use roofcast_ask::spec::CostKind;
     use roofcast_cost::forecaster::Forecaster;
-    use std::sync::Arc;
 
     fn llama_on_an_h100() -> Forecaster {
         let catalog = roofcast_facts::Catalog::embedded().unwrap();

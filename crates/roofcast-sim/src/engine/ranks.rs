@@ -10,7 +10,7 @@ mod price;
 #[cfg(test)]
 mod tests;
 
-use super::price::JointSteps;
+use super::price::{JointSteps, StepPrices};
 use super::{Replica, steps_within};
 use crate::scheduler::config::RankSettings;
 use crate::scheduler::state::KvPull;
@@ -21,7 +21,6 @@ pub(super) use load::{Repeats, StepLoad};
 use price::JointPrices;
 use roofcast_ask::arrival::{Arrival, Departure, SequenceId};
 use roofcast_ask::workload::Prompt;
-use roofcast_cost::timing::Timing;
 use roofcast_facts::clock::{Ticks, sum_of_run};
 use roofcast_facts::shares::BottleneckShares;
 use std::borrow::Cow;
@@ -57,13 +56,13 @@ pub(super) struct Ranks {
 }
 
 impl Ranks {
-    /// Idle `ranks`; `timing` has the times of one rank's steps.
-    pub(super) fn new(ranks: Vec<Box<dyn Rank>>, settings: RankSettings, timing: Timing) -> Ranks {
+    /// Idle `ranks`; `prices` has the times of one rank's steps.
+    pub(super) fn new(ranks: Vec<Box<dyn Rank>>, settings: RankSettings, prices: &StepPrices) -> Ranks {
         let idle = vec![[0; 2]; ranks.len()];
         Ranks {
             balancer: Balancer::new(settings.balance, ranks.len()),
             ranks,
-            price: JointPrices::new(timing),
+            price: JointPrices::new(prices),
             clock: Ticks::ZERO,
             reported: [idle.clone(), idle],
             own: Tally::default(),

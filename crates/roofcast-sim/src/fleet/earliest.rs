@@ -1,6 +1,6 @@
 //! The earliest of many times, one for each index, as in a knockout tournament.
 //!
-//! Knows: a change of one time costs a comparison per round. Knows nothing about the meaning of times.
+//! Knows: a change of one time costs a comparison per round, up to the round whose winner stays. Knows nothing about the meaning of times.
 
 /// Times by index.
 #[derive(Debug, Clone)]
@@ -22,7 +22,12 @@ impl<T: Copy + Ord> Earliest<T> {
         self.winners[at] = time.map(|time| (time, index));
         while at > 1 {
             at /= 2;
-            self.winners[at] = earlier(self.winners[2 * at], self.winners[2 * at + 1]);
+            let winner = earlier(self.winners[2 * at], self.winners[2 * at + 1]);
+            // Later rounds depend on this one alone.
+            if self.winners[at] == winner {
+                break;
+            }
+            self.winners[at] = winner;
         }
     }
 

@@ -162,11 +162,6 @@ impl Results {
         self.missed
     }
 
-    /// True if the run ends as soon as the SLO is certainly missed.
-    pub(super) fn may_miss(&self) -> bool {
-        self.bad.is_some() || self.watched.iter().any(|watched| watched.tolerated.is_some())
-    }
-
     /// Sets `missed` if more requests exceed a bound than tolerated; called after each request.
     #[inline(always)]
     fn judge(&mut self) {
@@ -357,21 +352,27 @@ impl Results {
             .map(|tokens| tokens as f64 / completed)
     }
 
-    /// Sampling errors of the metrics of a request; none of a run that was stopped. Nothing settles in a run that is not `steady`.
-    pub(crate) fn sampling(&self, steady: bool) -> SamplingErrors {
+    /// Sampling errors of the metrics of a request, whose statistics `summary` has; none of a run that was stopped. Nothing
+    /// settles in a run that is not `steady`.
+    pub(crate) fn sampling(&self, summary: &RunSummary, steady: bool) -> SamplingErrors {
         if self.interrupted {
             return SamplingErrors::default();
         }
         let mut unsettled = Vec::new();
-        let samples = [("ttft", &self.ttft), ("tpot", &self.tpot), ("e2el", &self.e2el)];
-        let mut errors = samples.into_iter().zip(&self.batches).map(|((name, sample), batches)| {
-            let error = batches.error(&sample.statistics(), |share| sample.quantile(share))?;
-            if steady && batches.settled() {
-                return Some(error);
-            }
-            unsettled.push(name);
-            None
-        });
+        let samples = [
+            ("ttft", &self.ttft, &summary.ttft),
+            ("tpot", &self.tpot, &summary.tpot),
+            ("e2el", &self.e2el, &summary.e2el),
+        ];
+        let mut errors =
+            samples.into_iter().zip(&self.batches).map(|((name, sample, statistics), batches)| {
+                let error = batches.error(statistics, |share| sample.quantile(share))?;
+                if steady && batches.settled() {
+                    return Some(error);
+                }
+                unsettled.push(name);
+                None
+            });
         let [ttft, tpot, e2el] = std::array::from_fn(|_| errors.next().flatten());
         drop(errors);
         SamplingErrors { ttft, tpot, e2el, unsettled }
@@ -391,6 +392,8 @@ impl Results {
 
     /// Finishes the results when every request has ended, or when the run is stopped.
     pub(crate) fn close(&mut self) {
+        [&mut self.ttft, &mut self.tpot, &mut self.e2el].into_iter().for_each(Sample::sort);
+        self.classes.iter_mut().for_each(Results::close);
         if let Some(records) = &mut self.records {
             records.sort_by_key(|r| r.id);
         }

@@ -71,11 +71,12 @@ impl Fleet {
             || self.watch.counts_prefixes
             || !self.life.is_steady();
         let in_turn = self.router.routing() == Routing::RoundRobin;
-        self.replicas.len() > 1 && !traffic.is_closed() && !joined && in_turn && !self.results.may_miss()
+        self.replicas.len() > 1 && !traffic.is_closed() && !joined && in_turn
     }
 
     /// Serves `traffic` on replicas that are apart: each runs up to the next request that it gets, and at last to its
-    /// end.
+    /// end. A run that ends because the SLO is certainly missed does so between requests, when replicas have come to different
+    /// times.
     pub(super) fn serve_apart(
         &mut self,
         traffic: &mut Traffic,
@@ -88,7 +89,7 @@ impl Fleet {
             if stops {
                 fleet.results.interrupt();
             }
-            !stops
+            !stops && !fleet.results.missed()
         };
         while traffic.peek().is_some() {
             if !goes_on(self) {

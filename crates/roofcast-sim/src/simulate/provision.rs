@@ -5,6 +5,7 @@
 //! serve whole requests. Knows nothing about traffic.
 
 use super::refused::{POOLED, has_pools, uncounted, varied, weighed};
+use crate::engine::price::PriceBook;
 use crate::engine::settings::runs_by_block;
 use crate::engine::{self, Replica};
 use crate::fleet::failures::Failures;
@@ -85,10 +86,10 @@ impl ResolvedPool {
         self.forecaster.deployment.parallelism.count() / self.count()
     }
 
-    fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
+    fn replicas(&self, seed: u64, leap: bool, prices: &PriceBook) -> Result<Vec<Box<dyn Replica>>> {
         let equal = |count: u64, forecaster: &Forecaster| {
             let settings = (self.config.clone(), self.policy.clone());
-            let replica = engine::replicas(forecaster, settings, self.context, seed, leap)?;
+            let replica = engine::replicas(forecaster, settings, (self.context, seed), leap, prices)?;
             (0..count).map(|_| replica()).collect::<Result<Vec<_>>>()
         };
         let slowed = |slow: &SlowSpec| {
@@ -220,9 +221,14 @@ impl Provision {
     }
 
     /// The replicas in order of pool: prefill, serving, on other accelerators.
-    pub(super) fn replicas(&self, seed: u64, leap: bool) -> Result<Vec<Box<dyn Replica>>> {
+    pub(super) fn replicas(
+        &self,
+        seed: u64,
+        leap: bool,
+        prices: &PriceBook,
+    ) -> Result<Vec<Box<dyn Replica>>> {
         let pools = self.prefill.iter().chain([&self.serving]).chain(&self.beside);
-        let each = pools.map(|pool| pool.replicas(seed, leap)).collect::<Result<Vec<_>>>()?;
+        let each = pools.map(|pool| pool.replicas(seed, leap, prices)).collect::<Result<Vec<_>>>()?;
         Ok(each.into_iter().flatten().collect())
     }
 

@@ -7,10 +7,13 @@ use super::adapters;
 use super::fleet_use::{self, ScalingUse};
 use super::preemption;
 use super::provision::{Provision, ResolvedPool};
-use super::{Activity, CacheUse, HostUse, ReportedSettings, Simulation, StorageUse, Tables, TimeShares};
+use super::{
+    Activity, CacheUse, HostUse, RecordedSessions, ReportedSettings, Simulation, StorageUse, Tables,
+    TimeShares,
+};
 use crate::engine::Replica;
 use crate::fleet::Fleet;
-use crate::fleet::results::OfferedLoad;
+use crate::fleet::results::{OfferedLoad, Sample};
 use crate::scheduler::config::EngineConfig;
 use crate::tally::{Mean, Tally};
 use crate::timeline::series::together;
@@ -26,7 +29,7 @@ use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::batch::Batch;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::shares::BottleneckShares;
-use roofcast_facts::units::Bytes;
+use roofcast_facts::units::{Bytes, Picoseconds};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -82,7 +85,7 @@ pub(super) fn report(
     let ended_early = fleet.results.missed();
     let load = fleet.results.load();
     let steady = !load.overloaded && used.autoscale.is_none_or(|scaling| scaling.started == 0);
-    let sampling = fleet.results.sampling(steady);
+    let sampling = fleet.results.sampling(&summary, steady);
     let errors = [sampling.ttft, sampling.tpot, sampling.e2el].map(|error| error.map_or(0.0, |e| e.mean));
     let bands = bands(provision, &summary, (&load, class), limit_tpot_ms);
     Simulation {
@@ -116,6 +119,14 @@ pub(super) fn report(
         series: together(series.into_iter().flatten().collect(), end),
         traces: traces.into_iter().flatten().collect(),
     }
+}
+
+/// Statistics of the durations of ended sessions; `None` without sessions.
+pub(super) fn sessions(tasks: &[Picoseconds]) -> Option<RecordedSessions> {
+    let times = Sample::from_iter(tasks.iter().copied()).statistics();
+    let [mean_task_s, median_task_s, p90_task_s] = [times.mean, times.median, times.p90].map(|ms| ms / 1e3);
+    let completed = tasks.len() as u64;
+    (completed > 0).then_some(RecordedSessions { completed, mean_task_s, median_task_s, p90_task_s })
 }
 
 /// The bands of a run. If all requests were served, the load sets the throughput. The band of times to first token

@@ -573,3 +573,26 @@ fn short_prompts_stay_on_decode_replicas() {
     assert!(refused(both).contains("fleet.non_cached_tokens"));
     assert!(refused(run("[fleet]\nnon_cached_tokens = 2\n")).contains("without fleet.prefill"));
 }
+
+/// Four replicas in turn, which run apart: within its bounds a run that may end early is the run to the end. Beyond them it ends
+/// before its last request, with the bound exceeded at its percentile.
+#[test]
+fn a_run_of_replicas_apart_may_end_early() {
+    let parallelism = RequestedParallelism { replicas: Some(4), ..RequestedParallelism::default() };
+    let forecaster = Forecaster::embedded(deployment(parallelism, EngineSpec::default())).unwrap();
+    let run = |rate: u32, end_when_missed: bool| {
+        let text = format!(
+            "[slo]\nttft_p99_ms = 1000\n[workload]\nrequests = 10000\ninput_len = 1000\noutput_len = 50\n\
+             arrivals = {{ kind = \"poisson\", rate = {rate}.0 }}\n"
+        );
+        let options = simulate::RunOptions { leap: true, end_when_missed, ..simulate::RunOptions::default() };
+        simulate(&forecaster, &Spec::parse("test", &text).unwrap(), "test", options).unwrap()
+    };
+    let [to_the_end, early] = [false, true].map(|early| run(40, early));
+    assert!(!early.ended_early);
+    let [to_the_end, early] = [to_the_end, early].map(|run| serde_json::to_string(&run).unwrap());
+    assert_eq!(to_the_end, early);
+    let overloaded = run(1000, true);
+    assert!(overloaded.ended_early && overloaded.summary.completed < 5000);
+    assert!(overloaded.summary.ttft.p99 > 1000.0);
+}

@@ -7,7 +7,7 @@
 //! Knows nothing about schedules.
 
 use super::load::{Repeats, StepLoad};
-use crate::engine::price::{Decode, JointSteps, Products, priced};
+use crate::engine::price::{Decode, JointSteps, Products, StepPrices, priced};
 use roofcast_cost::operator::AdaptedTokens;
 use roofcast_cost::step::Pass;
 use roofcast_cost::timing::Timing;
@@ -15,6 +15,7 @@ use roofcast_facts::batch::Seen;
 use roofcast_facts::clock::sum_of_run;
 use roofcast_facts::shares::BottleneckShares;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Most prices of decodes that are kept; when more are met, all are computed again on their next use.
 const MOST_KEPT: usize = 1 << 16;
@@ -22,18 +23,19 @@ const MOST_KEPT: usize = 1 << 16;
 /// Prices of steps of several ranks.
 #[derive(Debug, Clone)]
 pub(super) struct JointPrices {
-    timing: Timing,
+    timing: Arc<Timing>,
     slopes_memory: bool,
-    /// Prices of decodes alone, by the rank's decodes, its rows and the tokens of all ranks.
-    decodes: BTreeMap<[u64; 3], Decode>,
+    /// Prices of decodes alone, by [`key`].
+    decodes: BTreeMap<u128, Decode>,
     products: [Products; 2],
 }
 
 impl JointPrices {
-    /// Prices from the times of one rank.
-    pub(super) fn new(timing: Timing) -> JointPrices {
+    /// Prices from the times of one rank, whose GEMMs `prices` also has.
+    pub(super) fn new(prices: &StepPrices) -> JointPrices {
+        let (timing, products) = prices.shared();
         let slopes_memory = timing.attention_is_memory_bound();
-        JointPrices { timing, slopes_memory, decodes: BTreeMap::new(), products: Default::default() }
+        JointPrices { timing, slopes_memory, decodes: BTreeMap::new(), products }
     }
 
     /// Time of a step, by bottleneck of the slowest rank; `ranks` counts all ranks, of which those in `loads` compute.
@@ -85,7 +87,7 @@ impl JointPrices {
                 let rows = padded(own);
                 let among = |pass: &mut Pass| (pass.rows, pass.tokens) = (rows, tokens);
                 let price = decodes
-                    .entry([n, rows, tokens])
+                    .entry(key(n, rows, tokens))
                     .or_insert_with(|| Decode::of(timing.decode_among(n, among)));
                 if let Some(repeats) = repeats.get(at).filter(|repeats| repeats.steps > 1) {
                     let run = price.steps(load.seen(), Seen { all: n, within: &repeats.growth });
@@ -125,6 +127,11 @@ impl JointPrices {
             sum_of_run(0, growth, count);
         sum
     }
+}
+
+/// A rank's decodes, its rows and the tokens of all ranks as one number, which is compared at once.
+fn key(decodes: u64, rows: u64, tokens: u64) -> u128 {
+    u128::from(tokens) << 64 | u128::from(rows) << 32 | u128::from(decodes)
 }
 
 /// Number of steps in which the rank with the times `slowest` is certainly slower than all others that slow down faster.

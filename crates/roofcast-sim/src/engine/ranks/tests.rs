@@ -86,12 +86,11 @@ proptest! {
         let forecaster = forecaster(EXPERTS, 1, small(scheduler, blocks, CostKind::Forecast));
         let (config, policy) = EngineConfig::resolve(&forecaster.deployment, 300, true).unwrap();
         let mut alone = replica(&forecaster, (config.clone(), policy.clone()), 300, 1, leap).unwrap();
-        let timing = forecaster.timing(config.cost).of_rank();
-        let price = StepPrices::new(timing.clone());
+        let price = StepPrices::new(forecaster.timing(config.cost).of_rank());
         let settings = RankSettings { count: 1, balance: Balance::Score };
         let config = EngineConfig { ranks: Some(settings), ..config };
-        let rank = one(&forecaster, (config, policy), price, (300, 1), leap).unwrap();
-        let mut ranked = Ranks::new(vec![rank], settings, timing);
+        let rank = one(&forecaster, (config, policy), price.clone(), (300, 1), leap).unwrap();
+        let mut ranked = Ranks::new(vec![rank], settings, &price);
         prop_assert_eq!(serve(alone.as_mut(), &asked), serve(&mut ranked, &asked));
         let a = alone.tally();
         let b = ranked.tally();
@@ -141,13 +140,10 @@ proptest! {
 
 fn ranks_of(forecaster: &Forecaster, leap: bool) -> Ranks {
     let (config, policy) = EngineConfig::resolve(&forecaster.deployment, 300, false).unwrap();
-    let timing = forecaster.timing(config.cost).of_rank();
-    let rank = |_| {
-        let price = StepPrices::new(timing.clone());
-        one(forecaster, (config.clone(), policy.clone()), price, (300, 1), leap).unwrap()
-    };
+    let price = StepPrices::new(forecaster.timing(config.cost).of_rank());
+    let rank = |_| one(forecaster, (config.clone(), policy.clone()), price.clone(), (300, 1), leap).unwrap();
     let settings = config.ranks.unwrap();
-    Ranks::new((0..settings.count).map(rank).collect(), settings, timing)
+    Ranks::new((0..settings.count).map(rank).collect(), settings, &price)
 }
 
 /// Two requests come to two idle ranks of vLLM. Each has the queue, the limits and the cache of an engine: 16 sequences,
@@ -188,7 +184,10 @@ fn the_slowest_rank_sets_the_price() {
         let forecaster = forecaster(EXPERTS, 2, EngineSpec::default());
         let loads: Vec<StepLoad> =
             loads.iter().map(|&(n, all)| StepLoad { decodes: n, all, ..StepLoad::default() }).collect();
-        JointPrices::new(forecaster.timing(cost).of_rank()).price(&loads, &[], 2).shares.total()
+        JointPrices::new(&StepPrices::new(forecaster.timing(cost).of_rank()))
+            .price(&loads, &[], 2)
+            .shares
+            .total()
     };
     use CostKind::{Forecast, Limit};
     assert!(price(Limit, &[(3, 300), (1, 100)]) < price(Limit, &[(3, 300), (3, 300)]));

@@ -6,6 +6,7 @@ use crate::tally::distribution::Distribution;
 use roofcast_ask::summary::Statistics;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::units::Picoseconds;
+use std::borrow::Cow;
 
 /// Values of one metric: stored singly while they are few, in bins beyond.
 #[derive(Debug, Clone, Default)]
@@ -44,15 +45,28 @@ impl Sample {
         }
     }
 
+    /// Puts the single values in ascending order, so that quantiles and sums are found without another sort.
+    pub(super) fn sort(&mut self) {
+        self.few.sort_unstable();
+    }
+
+    /// The single values in ascending order.
+    fn ascending(&self) -> Cow<'_, [Ticks]> {
+        if self.few.is_sorted() {
+            return Cow::Borrowed(&self.few);
+        }
+        let mut few = self.few.clone();
+        few.sort_unstable();
+        Cow::Owned(few)
+    }
+
     /// The value in milliseconds that a fraction `share` of the values does not exceed; 0 without values.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         match &self.many {
             Some(bins) => bins.quantile(share),
             None => {
-                let mut few = self.few.clone();
-                few.sort_unstable();
-                let rank = (share * few.len().saturating_sub(1) as f64).round() as usize;
-                few.get(rank).map_or(0.0, |t| t.ms())
+                let rank = (share * self.few.len().saturating_sub(1) as f64).round() as usize;
+                self.ascending().get(rank).map_or(0.0, |t| t.ms())
             }
         }
     }
@@ -60,8 +74,7 @@ impl Sample {
     /// Cumulative distribution in `count` even steps, each a value and the fraction of values that do not exceed it;
     /// empty without values.
     pub fn shares(&self, count: usize) -> Vec<(f64, f64)> {
-        let mut few = self.few.clone();
-        few.sort_unstable();
+        let few = self.ascending();
         let value = |step: usize| match &self.many {
             Some(bins) => Some(bins.quantile(step as f64 / count as f64)),
             None => few.get((step * few.len()).div_ceil(count).saturating_sub(1)).map(|t| t.ms()),
@@ -73,12 +86,8 @@ impl Sample {
     pub(crate) fn statistics(&self) -> Statistics {
         match &self.many {
             Some(bins) => bins.statistics(),
-            None => {
-                // Sort the values, so that sums do not depend on the order of the replicas.
-                let mut few = self.few.clone();
-                few.sort_unstable();
-                Statistics::of(&mut few.into_iter().map(Ticks::ms).collect::<Vec<f64>>())
-            }
+            // Sums are of ascending values, so that they do not depend on the order of the replicas.
+            None => Statistics::of_ascending(&self.ascending().iter().map(|t| t.ms()).collect::<Vec<f64>>()),
         }
     }
 }
