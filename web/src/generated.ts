@@ -451,6 +451,7 @@ export interface Cost {
   communication: Communication;
   operators: OperatorCost[];
   beside: AddedTimes;
+  all_reduces_rest_on?: Basis;
 }
 
 export interface CriticalBatch {

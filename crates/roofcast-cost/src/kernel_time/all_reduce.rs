@@ -3,7 +3,7 @@
 //! Knows: an engine switches algorithms by size, and near a switch an all-reduce takes up to three times as long as the
 //! fastest one. A table whose times exceed [`KIN`] times the fastest at more than [`SWITCH`] sizes, among all engines on the chip and on
 //! chips of its architecture with equal links, has a collective that the engine does not run there: a fallback to NCCL of an older
-//! version, or of ranks in several hosts. The most similar plausible table takes its place, the chip's own first, because
+//! version, or of ranks in several hosts. The most similar plausible table takes its place where it is faster, the chip's own first, because
 //! links and hosts are the chip's. No time exceeds [`KIN`] times the fastest. Knows nothing about which messages there are.
 
 use super::choice::{MeasuredKernel, all_reduces, candidates};
@@ -31,9 +31,9 @@ impl Kernels<'_> {
         let exact = |kernel: &MeasuredKernel| kernel.chip.id == self.chip.id;
         if beyond(&times) > SWITCH {
             let others = all.iter().filter_map(|kernel| Some((kernel, curve(kernel)?)));
-            if let Some((other, times)) = others.into_iter().find(|(_, times)| beyond(times) <= SWITCH) {
+            if let Some((other, faster)) = others.into_iter().find(|(_, times)| beyond(times) <= SWITCH) {
                 let basis = other.basis(exact(other)).in_place_of(chosen.name());
-                return Some((within(&times), basis));
+                return Some((within(&times.least(&faster)), basis));
             }
         }
         Some((within(&times), chosen.basis(exact(chosen))))

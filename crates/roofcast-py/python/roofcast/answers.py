@@ -885,6 +885,9 @@ class Cost(Part):
     beside: AddedTimes
     """Times that the forecast adds outside operators; all zero for a limit."""
 
+    all_reduces_rest_on: Basis | None = None
+    """Measurement behind the forecast of all-reduces; absent for a limit, and if there are none or none were timed."""
+
 
 @dataclass(init=False, repr=False, eq=False)
 class CriticalBatch(Part):
