@@ -387,7 +387,8 @@ class LoadFlags(DeploymentFlags, total=False):
     """Requests that the client has in flight at most, whatever the rate"""
     router: Word | None
     """Router policy that chooses a replica for each request: round_robin, least_loaded, power_of_two, prefix_aware,
-    session_sticky, dynamo_kv, llm_d, cache_aware, kvaware, vllm_cache_aware, kv_aware, lmetric [default: round_robin]"""
+    session_sticky, dynamo_kv, llm_d, cache_aware, kvaware, vllm_cache_aware, kv_aware, lmetric [default:
+    round_robin]"""
     transfer_link: Word | None
     """Link of KV transfers from prefill to decode: nvlink, network, pcie [default: network with --replicas 3P1D]"""
     ttft_p99: float | None
