@@ -150,6 +150,7 @@ export interface AddedTimes {
   small_kernels_ms: number;
   launches_ms: number;
   host_ms: number;
+  server_ms: number;
   links_ms: number;
 }
 
@@ -335,6 +336,7 @@ export interface Choice {
   limit: Times;
   forecast: Times;
   bound: string;
+  lifted_by?: string;
   stage: "memory" | "limit" | "estimate" | "simulation";
   evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine" | null;
   kernels: Timed | null;
@@ -444,6 +446,8 @@ export interface Cost {
   forecast_source: string;
   forecast_evidence: "nothing" | "family" | "architecture" | "accelerator" | "engine" | null;
   bound: "memory" | "compute" | "communication";
+  forecast_bound: string;
+  lifted_by?: string;
   terms: Terms;
   mfu: number;
   mbu: number;
@@ -781,8 +785,10 @@ export interface LimitsDocument {
   fits: boolean;
   decode: Cost;
   decode_tokens_per_s: number;
+  decode_forecast_tokens_per_s: number;
   prefill: Cost;
   prefill_tokens_per_s: number;
+  prefill_forecast_tokens_per_s: number;
   ridge: Ridge[];
   critical_batch: CriticalBatch[];
   all_reduce: AllReduce[];
@@ -1082,6 +1088,8 @@ export interface Point {
   activity: Activity;
   kv_cache: CacheUse;
   time: TimeShares;
+  bound: string;
+  lifted_by?: string;
   preemption?: PreemptionCosts;
   limit_tpot_ms: number;
   expense: Expense;
@@ -1340,6 +1348,8 @@ export interface SimulationDocument {
   activity: Activity;
   kv_cache: CacheUse;
   time: TimeShares;
+  bound: string;
+  lifted_by?: string;
   preemption?: PreemptionCosts;
   limit_tpot_ms: number;
   expense: Expense;
@@ -1514,8 +1524,12 @@ export interface TimeShares {
   compute_s: number;
   communication_s: number;
   host_s: number;
+  server_s: number;
+  overlapped_s: number;
   swap_s: number;
   idle_s: number;
+  reading_s: number;
+  arithmetic_s: number;
 }
 
 export interface Timed {

@@ -26,9 +26,9 @@ pub use experts::{BusiestRank, ExpertRanks};
 use crate::engine_settings::EngineSettings;
 use crate::parallelism::{Parallelism, RequestedParallelism};
 
-use crate::spec::{Convention, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec};
+use crate::spec::{Convention, DraftMethod, EngineKind, EngineSpec, KvLayout, PrecisionSpec, Spec};
 use roofcast_facts::accelerator::Accelerator;
-use roofcast_facts::catalog::acceptance;
+use roofcast_facts::catalog::{acceptance, usual_acceptance};
 use roofcast_facts::error::{Error, Result};
 pub use roofcast_facts::model::{Experts, Mixer, Model, OperatorKind, Tensor};
 use roofcast_facts::precision::{Dtype, Format, KvFormat};
@@ -311,7 +311,20 @@ impl Deployment {
     /// Replaces the name of published acceptance figures by the figures, and notes their source.
     fn look_up_acceptance(&mut self) -> Result<()> {
         let Some(spec) = &mut self.engine.speculative else { return Ok(()) };
-        let Some(asked) = spec.acceptance.take() else { return Ok(()) };
+        let Some(asked) = spec.acceptance.take() else {
+            let method = (!spec.states_acceptance()).then_some(spec.method).flatten();
+            let usual = method
+                .filter(|method| *method == DraftMethod::Mtp)
+                .and_then(|_| usual_acceptance(&self.model.name, spec.num_speculative_tokens, "MTP"));
+            if let Some(usual) = usual {
+                self.assumptions.push(format!(
+                    "acceptance of drafts, which --acceptance-rate states, is that of {}",
+                    usual.origin
+                ));
+                spec.accepted_per_position = Some(usual.kept);
+            }
+            return Ok(());
+        };
         if spec.accepted_per_position.is_some() {
             let accepted = "acceptance, or accepted_per_position in its place";
             return Err(Error::field("engine.speculative", "acceptance", "one of several", accepted));

@@ -102,6 +102,9 @@ pub struct AddedTimes {
     /// Exposed host time of a step.
     #[serde(rename = "host_ms")]
     pub host: Picoseconds,
+    /// Time for which a step waits for the server's messages to clients.
+    #[serde(rename = "server_ms")]
+    pub server: Picoseconds,
     /// Exposed time of messages between ranks.
     #[serde(rename = "links_ms")]
     pub links: Picoseconds,
@@ -110,9 +113,14 @@ pub struct AddedTimes {
 impl AddedTimes {
     fn of(expected: &Timing, pass: &Pass) -> AddedTimes {
         let beside = expected.beside(pass);
-        let [small_kernels, launches, host, links] =
-            [beside.small_kernels, beside.launches, beside.host, beside.links].map(Picoseconds::from_seconds);
-        AddedTimes { small_kernels, launches, host, links }
+        let time = Picoseconds::from_seconds;
+        AddedTimes {
+            small_kernels: time(beside.small_kernels),
+            launches: time(beside.launches),
+            host: time(beside.host),
+            server: time(beside.server),
+            links: time(beside.links),
+        }
     }
 }
 
@@ -155,8 +163,14 @@ pub struct Cost {
     pub forecast_source: String,
     /// Depth of evidence behind the forecast; `None` for a limit.
     pub forecast_evidence: Option<Evidence>,
-    /// Bottleneck of the pass: the resource with the largest part of the time.
+    /// Bottleneck of the limit: the resource with the largest part of its time.
     pub bound: Bottleneck,
+    /// Bottleneck of the forecast: `memory`, `compute`, `communication`, `host`, or `server` if the server's messages to
+    /// clients take longer than the device.
+    pub forecast_bound: &'static str,
+    /// Flag of the engine that lifts the forecast's bottleneck; absent if no flag does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifted_by: Option<String>,
     /// Time of each total at its own rate.
     pub terms: Terms,
     /// Model FLOPs utilization of a pass that reaches the limit.
@@ -190,7 +204,11 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
         limit.beside = AddedTimes::of(&expected, pass);
         limit.all_reduces_rest_on = expected.all_reduces().cloned();
     }
-    let time = expected.step(passes.into_iter()).total();
+    let shares = expected.step(passes.into_iter());
+    let time = shares.total();
+    let forecast_bound = shares.scaled(1e12).whole().largest();
+    let server = (forecast_bound == "server").then(|| shares.server / shares.overlapped);
+    let lifted_by = server.and_then(|ratio| forecaster.deployment.lifts_server(ratio));
     let prompts = batch.groups.iter().any(Sequences::is_prompt);
     let width = forecaster.coefficients.band.map_or(1.0, |band| match prompts {
         true => band.widths(Load::Prompt).ttft,
@@ -203,6 +221,8 @@ pub fn cost(forecaster: &Forecaster, batch: &Batch, utilization: Utilization) ->
         forecast: at_least(time),
         forecast_band: ends(width).map(|factor| at_least(time * factor)),
         forecast_source: forecaster.coefficients.name.clone(),
+        forecast_bound,
+        lifted_by,
         forecast_evidence: Some(forecaster.coefficients.evidence),
         ..limit
     }
@@ -299,6 +319,8 @@ impl Breakdown {
             forecast_source: "limit".to_owned(),
             forecast_evidence: None,
             bound,
+            forecast_bound: bound.name(),
+            lifted_by: None,
             terms,
             // Rounding to picoseconds may overshoot 1 by parts in a billion.
             mfu: ratio(terms.flops.seconds() * mfu, limit.seconds()).min(1.0),

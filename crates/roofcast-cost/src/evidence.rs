@@ -2,7 +2,8 @@
 //!
 //! Knows: a family is notable if it takes a tenth of the kernels' time in a step of 64 decodes, or in a prompt, of 1,024
 //! tokens, and so are all-reduces. A deployment has the depth of evidence of its least known notable family, or [`Evidence::Family`]
-//! if only a part of its kernels was timed. Knows nothing about intervals.
+//! if only a part of its kernels was timed. Attention that nobody timed is named if it takes a tenth of a step of 32,768 tokens.
+//! Knows nothing about intervals.
 
 use crate::coefficients::{Coefficients, Evidence};
 use crate::kernel_time::Basis;
@@ -23,6 +24,8 @@ const NAMED: f64 = 0.01;
 /// Decodes and tokens of the steps by which families are notable.
 const DECODES: u64 = 64;
 const TOKENS: u64 = 1024;
+/// Tokens of the steps in which attention is notable that takes little time of shorter ones.
+const LONG: u64 = 32_768;
 
 /// Evidence of a deployment's kernels.
 pub(crate) struct KernelEvidence {
@@ -32,6 +35,8 @@ pub(crate) struct KernelEvidence {
     pub(crate) untimed: Vec<String>,
     /// Part that all kernels without measured times take of the step in which it is the largest.
     pub(crate) untimed_part: f64,
+    /// Names of kernels of attention without measured times that are notable in long contexts.
+    pub(crate) at_length: Vec<String>,
     /// Basis of all-reduces, if another table counts in place of the engine's own.
     pub(crate) all_reduces: Option<Basis>,
 }
@@ -71,9 +76,31 @@ impl KernelEvidence {
             depth,
             untimed,
             untimed_part: steps.iter().map(|step| step.untimed).fold(0.0, f64::max),
+            at_length: at_length(&timing, &deployment.weights),
             all_reduces: all_reduces.filter(|basis| basis.in_place_of.is_some()).cloned(),
         }
     }
+}
+
+/// Kernels of attention that nobody timed, if they take a notable part of long steps together.
+fn at_length(timing: &Timing, weights: &str) -> Vec<String> {
+    let operators = timing.model.operators.iter().enumerate();
+    let untimed: Vec<(usize, &Operator)> = operators
+        .filter(|(index, operator)| {
+            timing.basis(*index).evidence == Evidence::Nothing
+                && matches!(operator.kind.family(), Family::Attention | Family::Indexer)
+        })
+        .collect();
+    let part_of = |batch: &Batch| {
+        let pass = timing.model.passes_of(batch).into_iter().next()?;
+        let step = StepParts::of(timing, &pass);
+        Some(untimed.iter().map(|(index, _)| step.operators[*index]).sum::<f64>())
+    };
+    let batches = [Batch::decode(DECODES, LONG), Batch::prefill(1, LONG)];
+    let is_notable = !untimed.is_empty() && batches.iter().filter_map(part_of).any(|part| part >= NOTABLE);
+    let mut names: Vec<String> = untimed.iter().map(|(_, operator)| name(operator, weights)).collect();
+    names.dedup();
+    if is_notable { names } else { Vec::new() }
 }
 
 /// True for an operator whose kernels have tables: neither a lookup nor a norm.
@@ -262,5 +289,18 @@ mod tests {
             hybrid("h200-sxm"),
             family("GEMMs with nvfp4 weights and linear_attention and routed experts with nvfp4 weights")
         );
+    }
+
+    /// MiniMax-M3 reads blocks of keys that an indexer chooses: no table has its attention, nor the indexer. Attention over all
+    /// keys was timed.
+    #[test]
+    fn nobody_timed_attention_over_chosen_keys() {
+        let of = |model| {
+            let deployment = deployment(model, "b200-sxm", "vllm", "bf16").unwrap();
+            Forecaster::new(deployment, Calibration::embedded().unwrap()).coefficients.name.clone()
+        };
+        assert!(!of("llama-3.1-8b").contains("none of"), "{}", of("llama-3.1-8b"));
+        let sparse = of("MiniMaxAI/MiniMax-M3");
+        assert!(sparse.contains("none of attention and indexer"), "{sparse}");
     }
 }

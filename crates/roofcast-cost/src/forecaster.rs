@@ -51,9 +51,12 @@ impl Forecaster {
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
         let key = CalibrationKey::of(&deployment);
         let tables = Arc::new(calibration.coefficients(&key));
-        let KernelEvidence { depth, untimed, untimed_part, all_reduces } =
+        let KernelEvidence { depth, untimed, untimed_part, at_length, all_reduces } =
             KernelEvidence::of(&deployment, &tables);
-        let name = calibration.rests_on(&key, depth, &untimed, all_reduces.as_ref());
+        let mut name = calibration.rests_on(&key, depth, &untimed, all_reduces.as_ref());
+        if depth > Evidence::Family && !at_length.is_empty() {
+            name += &format!(", none of {}", at_length.join(" and "));
+        }
         let band = calibration.weighed_band(depth, untimed_part);
         let tables = Arc::unwrap_or_clone(tables);
         let coefficients =

@@ -48,10 +48,14 @@ pub struct Limits {
     pub decode: Cost,
     /// Output tokens per second of the deployment, at the limit with messages between ranks.
     pub decode_tokens_per_s: f64,
+    /// Output tokens per second of the deployment, by the forecast.
+    pub decode_forecast_tokens_per_s: f64,
     /// Cost of one prompt.
     pub prefill: Cost,
     /// Prompt tokens per second of the deployment, at the limit with messages between ranks.
     pub prefill_tokens_per_s: f64,
+    /// Prompt tokens per second of the deployment, by the forecast.
+    pub prefill_forecast_tokens_per_s: f64,
     /// Ridge point of each dtype: FLOPs per byte at which compute and memory take equal time.
     pub ridge: Vec<Ridge>,
     /// Tokens in a step from which on a weight format is compute-bound.
@@ -162,14 +166,17 @@ pub fn limits(forecaster: &Forecaster, question: &LimitsQuestion) -> Limits {
     let decode = decode(forecaster, question);
     let prefill = cost(forecaster, &Batch::prefill(1, question.prefill), question.utilization);
     let replicas = deployment.parallelism.replicas as f64;
-    let per_second = |tokens: f64, cost: &Cost| tokens / cost.limit_with_communication.seconds().max(1e-12);
+    let per_second = |tokens: f64, time: Picoseconds| tokens / time.seconds().max(1e-12);
+    let prompts = question.prefill as f64 * replicas;
     Limits {
         fits: Memory::of(deployment)
             .sequences(question.context)
             .saturating_mul(deployment.parallelism.replicas)
             >= question.batch,
-        decode_tokens_per_s: per_second(question.batch as f64, &decode),
-        prefill_tokens_per_s: per_second(question.prefill as f64 * replicas, &prefill),
+        decode_tokens_per_s: per_second(question.batch as f64, decode.limit_with_communication),
+        decode_forecast_tokens_per_s: per_second(question.batch as f64, decode.forecast),
+        prefill_tokens_per_s: per_second(prompts, prefill.limit_with_communication),
+        prefill_forecast_tokens_per_s: per_second(prompts, prefill.forecast),
         ridge: ridge(deployment, question.utilization),
         critical_batch: critical_batch(deployment, question.utilization),
         all_reduce: all_reduce(

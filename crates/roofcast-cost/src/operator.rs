@@ -250,6 +250,15 @@ pub(crate) enum SequenceForm {
 }
 
 impl SequenceForm {
+    /// True if an indexer chooses the keys, which no timed kernel reads: the tables' attention reads all keys, or a window.
+    pub(crate) fn chooses(&self) -> bool {
+        match self {
+            SequenceForm::Grouped(form) => form.is_indexed(),
+            SequenceForm::Latent(form) => form.is_indexed(),
+            _ => false,
+        }
+    }
+
     /// FLOPs and KV bytes of one sequence that computes `new` tokens, at the end of `context` tokens.
     #[inline(always)]
     pub(crate) fn demand(&self, new: u64, context: u64) -> Work {

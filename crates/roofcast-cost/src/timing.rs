@@ -16,6 +16,7 @@ use crate::operator::{AdaptedTokens, Adapter, ContextForm, Form, Matrix, Operato
 use crate::step::{Contexts, Pass, StepModel};
 pub use affine::AffineStep;
 pub(crate) use messages::Messages;
+pub use overhead::Floor;
 pub(crate) use overhead::{Overhead, PassOverhead};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::parallelism::Parallelism;
@@ -229,7 +230,9 @@ impl Timing {
             Some(encoder) => text.plus(encoder.beside(&pass.chunks)),
             None => text,
         };
-        BottleneckShares { host: busy.host + (self.overhead.floor(pass) - busy.total()).max(0.0), ..busy }
+        let floor = self.overhead.floor(pass);
+        let device = busy.total();
+        if floor.binds(device) { BottleneckShares::paced(floor.server, floor.seconds, device) } else { busy }
     }
 
     /// Time of one microbatch without encoders, and without the wait for the host's loop.
@@ -250,8 +253,10 @@ impl Timing {
             true => self.overhead_of_halves(pass, &self.halves(pass, products)),
             false => self.overhead.beside(pass, self.operators_of(pass, products).0.total()),
         };
-        let waits = self.overhead.floor(pass) - self.text_pass(pass, products).total();
-        PassOverhead { host: beside.host + waits.max(0.0), ..beside }
+        let floor = self.overhead.floor(pass);
+        let waits = (floor.seconds - self.text_pass(pass, products).total()).max(0.0);
+        let [host, server] = if floor.server { [0.0, waits] } else { [waits, 0.0] };
+        PassOverhead { host: beside.host + host, server, ..beside }
     }
 
     /// Times of operators that do not attend to context, and of operators that do.
@@ -316,7 +321,7 @@ impl Timing {
                 slope,
                 slopes,
                 hidden: [0.0; 2],
-                floor: 0.0,
+                floor: Floor::default(),
             };
         };
         change(&mut pass);

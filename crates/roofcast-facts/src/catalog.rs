@@ -18,7 +18,7 @@ mod towers;
 mod tunes;
 mod writing;
 
-pub use acceptance::{acceptance, kept_at_length};
+pub use acceptance::{acceptance, kept_at_length, usual_acceptance};
 pub use listing::{EntryKind, EntryLine, ListedEntry};
 pub use writing::{read_config, write_entry};
 

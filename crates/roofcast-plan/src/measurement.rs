@@ -346,6 +346,22 @@ mod tests {
         assert_eq!(kv("closed_loop", "vllm", "bf16", false), None);
     }
 
+    /// Users make a closed loop and a rate an open one; lengths of prompts alone do not say what was measured.
+    #[test]
+    fn columns_imply_the_kind_of_a_server_s_run() {
+        let row = |columns: &str, cells: &str| {
+            let text = format!("model,hardware,{columns},tpot_ms\nllama-3.1-8b,h100-sxm,{cells},9\n");
+            read("f.csv", &text).map(|rows| rows[0].kind).map_err(|error| error.to_string())
+        };
+        let lengths = "input_len,output_len";
+        assert_eq!(row(&format!("{lengths},concurrency"), "512,128,8"), Ok(MeasurementKind::ClosedLoop));
+        assert_eq!(row(&format!("{lengths},request_rate"), "512,128,2"), Ok(MeasurementKind::OpenLoop));
+        for (columns, cells) in [("input_len", "512"), (lengths, "512,128"), ("kind,concurrency", "loop,8")] {
+            let error = row(columns, cells).unwrap_err();
+            assert!(error.contains("f.csv:2") && error.contains("closed_loop, open_loop"), "{error}");
+        }
+    }
+
     #[test]
     fn wrong_cells_name_line_and_column() {
         let line = "a,closed_loop,m,h100-sxm,2,2,vllm,,fp8,many,,1024,64,71.5,14.9,median\n";
@@ -355,7 +371,7 @@ mod tests {
             "{error}"
         );
         let error = read("f.csv", "a,b\n1,2\n").unwrap_err().to_string();
-        assert!(error.contains("kind"), "{error}");
+        assert!(error.contains("`model`") && error.contains("kind"), "{error}");
         let settings = "2024 chunked-prefill(max_num_batched_tokens=64,max_num_seqs=32)";
         let line = format!("a,prefill,m,h100-sxm,1,1,vllm,\"{settings}\",fp8,100,,1,1,71.5,,\n");
         let spec = read("f.csv", &format!("{HEADER}{line}")).unwrap()[0].options(None).engine;

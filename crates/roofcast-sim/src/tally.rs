@@ -102,12 +102,10 @@ pub struct Tally {
     pub scattered: Mean,
     /// Distribution of the gaps between tokens (inter-token latency).
     pub itl: Distribution,
-    /// Number of steps with decodes alone, indexed by the number of decodes.
+    /// Number of steps with decodes alone whose length the device determines, indexed by the number of decodes.
     pub decodes: Vec<u64>,
-    /// Time of the steps with decodes alone, in ticks.
+    /// Time of the steps among `decodes`, in ticks.
     pub(crate) decoding: u128,
-    /// Part of that time in which the device waits for the host, in ticks.
-    pub(crate) waiting: u128,
     /// Time of all other steps in ticks, by bottleneck.
     pub mixed: BottleneckShares<u128>,
     /// Time of swaps, plus time for which batches waited for copies between tiers.
@@ -196,15 +194,18 @@ impl Tally {
         all
     }
 
-    /// Counts `steps` steps of `n` decodes alone, which take `time` ticks together and wait for the host in `waiting` of them.
+    /// Counts `steps` steps of `n` decodes alone, which take `time` ticks together, or as long as host or server, if `paced`.
     #[inline(always)]
-    pub(crate) fn decoded(&mut self, n: u64, steps: u64, [time, waiting]: [u128; 2]) {
+    pub(crate) fn decoded(&mut self, n: u64, steps: u64, time: u128, paced: Option<BottleneckShares<u128>>) {
+        if let Some(paced) = paced {
+            self.mixed = self.mixed.plus(paced);
+            return;
+        }
         let index = n as usize;
         if self.decodes.len() <= index {
             self.decodes.resize(index + 1, 0);
         }
         self.decodes[index] += steps;
         self.decoding += time;
-        self.waiting += waiting;
     }
 }

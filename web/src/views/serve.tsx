@@ -358,12 +358,12 @@ function Steps({ timelines }: { timelines: readonly Events[] }): JSX.Element {
 
 function Where({ answer }: { answer: RunAnswer }): JSX.Element {
   const { time: t, settings: s, kv_cache: k, activity: a, fleet, expense } = answer.report;
-  const all = t.memory_s + t.compute_s + t.communication_s + t.host_s + t.swap_s + t.idle_s;
+  const all = t.memory_s + t.compute_s + t.communication_s + t.host_s + t.server_s + t.swap_s + t.idle_s;
   const share = (v: number) => percent(v / all);
   return (
     <Facts
       facts={[
-        ["memory", share(t.memory_s)], ["compute", share(t.compute_s)], ["communication", share(t.communication_s)], ["host", share(t.host_s)], ["idle", share(t.idle_s)],
+        ["memory", share(t.memory_s)], ["compute", share(t.compute_s)], ["communication", share(t.communication_s)], ["host", share(t.host_s)], ["server", share(t.server_s)], ["idle", share(t.idle_s)],
         ["steps", grouped(a.steps)], ["mean running", significant(a.mean_running)], ["most running", grouped(a.max_running)],
         ["prefix cache hits", `${grouped(a.cached_tokens)} tokens`], ["recomputed", `${grouped(a.recomputed_tokens)} tokens`],
         ["KV cache", `${grouped(k.blocks)} blocks of ${k.block_size} tokens, ${percent(k.mean_usage)} used on average`],

@@ -30,6 +30,17 @@ impl Deployment {
         };
         shared / self.engine.stream_interval as f64
     }
+
+    /// The flag that divides a server's messages by at least `ratio`: more processes of vLLM's, or longer intervals between
+    /// messages; `None` for an engine without such a flag.
+    pub fn lifts_server(&self, ratio: f64) -> Option<String> {
+        let times = |usual: u64| (usual as f64 * ratio.clamp(1.0, 64.0)).ceil() as u64;
+        match self.engine.kind() {
+            EngineKind::Vllm => Some(format!("--api-server-count {}", times(self.server_processes()))),
+            EngineKind::Sglang => Some(format!("--stream-interval {}", times(self.engine.stream_interval))),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -59,6 +70,23 @@ mod tests {
             assert_eq!(deployment.server_processes(), count, "{version} {asked:?}");
             assert_eq!(deployment.streams(), 2.0 / count as f64);
         }
+    }
+
+    /// A server that takes 3.2 times as long as the device needs four processes, or of two processes seven; SGLang, which has
+    /// one for each rank, sends every fourth token.
+    #[test]
+    fn a_flag_divides_the_messages() {
+        let flag = |name: &str, count| {
+            let deployment = served(&|options| {
+                options.engine.name = Some(name.to_owned());
+                options.engine.vllm.api_server_count = count;
+            });
+            deployment.lifts_server(3.2).unwrap_or_default()
+        };
+        assert_eq!(flag("vllm", None), "--api-server-count 4");
+        assert_eq!(flag("vllm", Some(2)), "--api-server-count 7");
+        assert_eq!(flag("sglang", None), "--stream-interval 4");
+        assert_eq!(flag("llama.cpp", None), "");
     }
 
     /// Four processes with a message every 20 tokens: each sends a message for one of 80 tokens.

@@ -119,6 +119,15 @@ impl SpeculativeSpec {
         self.draft_cost.or((self.method == Some(DraftMethod::Ngram)).then_some(0.0))
     }
 
+    /// True if the spec says how often drafts are accepted.
+    pub(crate) fn states_acceptance(&self) -> bool {
+        self.acceptance_rate.is_some()
+            || self.acceptance_length.is_some()
+            || self.acceptance.is_some()
+            || self.acceptance_by_position.is_some()
+            || self.accepted_per_position.is_some()
+    }
+
     /// True if the drafter is named, and drafts after every step: vLLM's rules for drafts of this kind are known.
     pub(crate) fn is_regular(&self) -> bool {
         let named =
@@ -167,7 +176,8 @@ impl SpeculativeSpec {
         ];
         let mut given = given.into_iter().flatten();
         let reached: Vec<f64> = given.next().ok_or_else(|| {
-            let accepted = "0 to 1: how often a draft is right; or acceptance, by published figures";
+            let accepted = "0 to 1 (--acceptance-rate): how often a draft is right; nobody published figures of this model and \
+                            method, which --acceptance published takes of a model that has them";
             refused("acceptance_rate", "missing", accepted)
         })?;
         if given.next().is_some() {

@@ -37,6 +37,9 @@ pub(crate) fn counterpart(flag: &str) -> Option<&'static str> {
         "dtype" | "quantization" => "--weights FORMAT, as in bf16, fp8, nvfp4, gptq-int4",
         "sla" | "slo" | "ttft" | "tpot" | "itl" | "e2el" => "--ttft-p99 MS, --tpot-p99 MS, --e2el-p99 MS",
         "count" | "gpus" | "num-gpus" => "--max-accelerators N: a plan finds the number",
+        "max-count" | "max-chips" | "max-devices" | "max-accelerator" | "max-num-gpus" => {
+            "--max-accelerators N (plan), --count N (simulate, limits, capacity)"
+        }
         "batch" | "batch-size" => {
             "--batch N (limits, capacity), --concurrency N or --max-num-seqs N (simulate, plan)"
         }

@@ -176,9 +176,9 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
         let tensors = tensors + &files.map_or(String::new(), |f| f.people());
         let title = About::of(&deployment).title();
         let refused = start.as_ref().is_some_and(|start| start.refusal.is_some());
-        let started = start
-            .as_ref()
-            .map_or(String::new(), |start| told(&deployment, start, scenario.refusal(&deployment, start)));
+        let started = start.as_ref().map_or(String::new(), |start| {
+            told(&deployment, (start, capacity_found.kv_tokens), scenario.refusal(&deployment, start))
+        });
         let measured = measured.as_ref().map_or(String::new(), Measured::people);
         show::text(
             &(title
@@ -372,7 +372,7 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, (c, refused): (&
 
 /// The figures that the engine logs at start-up: weights, KV cache, and how often the longest request fits in the KV
 /// cache.
-fn told(deployment: &Deployment, start: &Start, refusal: Option<String>) -> String {
+fn told(deployment: &Deployment, (start, decoding_tokens): (&Start, u64), refusal: Option<String>) -> String {
     let engine = deployment.engine.name();
     if let Some(refusal) = refusal {
         return format!("{refusal}\n\n");
@@ -393,7 +393,18 @@ fn told(deployment: &Deployment, start: &Start, refusal: Option<String>) -> Stri
             format!("at most {} requests, by the pool of recurrent states{each}", grouped(most)),
         ));
     }
-    format!("as {engine} logs at start-up\n{}", table::pairs(&pairs))
+    let mut text = format!("as {engine} logs at start-up\n{}", table::pairs(&pairs));
+    // Whole blocks alone make a smaller difference.
+    if deployment.engine.vllm().is_some()
+        && start.kv_tokens.saturating_mul(ranks) < decoding_tokens / 100 * 99
+    {
+        text += &table::line(&format!(
+            "{engine} counts a request at its largest, in pages of one size for all groups of layers: a window also \
+             holds the tokens of a step in flight. \"KV tokens\" and \"largest batch\" are of requests that decode, \
+             whose windows hold no more than the window."
+        ));
+    }
+    text
 }
 
 fn topology(s: &SmallestTopology) -> String {

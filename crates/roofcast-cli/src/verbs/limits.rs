@@ -105,10 +105,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
         show::json(SCHEMA, &Answer { image, ..Answer::of(deployment, &question, &answer) })?;
     } else if args.output.csv {
         let phases = [("decode", &answer.decode), ("prefill", &answer.prefill)];
-        let rows: Vec<_> = phases
-            .iter()
-            .flat_map(|(phase, cost)| cost.operators.iter().map(|o| operators::csv_row(phase, o)))
-            .collect();
+        let rows: Vec<_> = phases.iter().flat_map(|(phase, cost)| operators::csv_rows(phase, cost)).collect();
         show::csv(
             &[
                 "phase",
@@ -235,21 +232,21 @@ fn people(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> Str
         "this batch does not fit in memory (see roofcast capacity); times are those of a machine with more\n\n"
     };
     warning.to_owned()
-        + &phase(&decode, &l.decode, l.decode_tokens_per_s)
-        + &phase(&prefill, &l.prefill, l.prefill_tokens_per_s)
+        + &phase(&decode, &l.decode, [l.decode_tokens_per_s, l.decode_forecast_tokens_per_s])
+        + &phase(&prefill, &l.prefill, [l.prefill_tokens_per_s, l.prefill_forecast_tokens_per_s])
         + &balance(deployment, question, l)
 }
 
-fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
+fn phase(title: &str, cost: &Cost, [limit_rate, forecast_rate]: [f64; 2]) -> String {
     let band = cost.forecast_band;
-    let pairs = [
+    let mut pairs = vec![
         (
             "limit",
             format!(
                 "{} ms, {}-bound, {} tokens/s",
                 ms(cost.limit_with_communication),
                 cost.bound.name(),
-                grouped(tokens_per_s as u64)
+                grouped(limit_rate as u64)
             ),
         ),
         (
@@ -277,15 +274,26 @@ fn phase(title: &str, cost: &Cost, tokens_per_s: f64) -> String {
         (
             "forecast",
             format!(
-                "{} ms ({} to {}; {})",
+                "{} ms, {}-bound, {} tokens/s ({} to {} ms; {})",
                 ms(cost.forecast),
+                cost.forecast_bound,
+                grouped(forecast_rate as u64),
                 ms(band[0]),
                 ms(band[1]),
                 cost.forecast_source
             ),
         ),
     ];
+    pairs.extend(cost.lifted_by.as_ref().map(|flag| ("  lifted by", lifted(cost, flag))));
     format!("{title}\n\n{}{}", table::pairs(&pairs), operators::table(cost))
+}
+
+/// The wait for the server's messages, and the flag that lifts it.
+fn lifted(cost: &Cost, flag: &str) -> String {
+    format!(
+        "{flag}: messages to clients take all of the step, and the accelerators wait {} ms of it",
+        ms(cost.beside.server)
+    )
 }
 
 fn balance(deployment: &Deployment, question: &LimitsQuestion, l: &Limits) -> String {

@@ -82,6 +82,70 @@ fn capacity_without_reserves_by_hand() {
     );
 }
 
+/// Rows of a step sum to the step, at the limit and as forecast, in CSV and in JSON: operators, and the times beside them.
+#[test]
+fn rows_of_a_step_sum_to_it() {
+    let machines = [
+        "--model openai/gpt-oss-120b --hardware b200 --count 8 --batch 512",
+        "--model deepseek-ai/DeepSeek-V3 --hardware h200-sxm --count 8 --batch 64 --engine sglang",
+        "--model llama-3.1-8b --hardware h100-sxm --batch 1 --enforce-eager",
+    ];
+    for machine in machines {
+        let question = format!("limits {machine} --context 2048");
+        let (answer, _) = json(&question);
+        let csv = roofcast(&format!("{question} --csv")).out;
+        let mut rows = csv::Reader::from_reader(csv.as_bytes());
+        let names = rows.headers().unwrap().clone();
+        let column = |name: &str| names.iter().position(|column| column == name).unwrap();
+        let records: Vec<_> = rows.records().map(Result::unwrap).collect();
+        for phase in ["decode", "prefill"] {
+            let cost = &answer[phase];
+            for (name, whole) in [("limit_ms", "limit_with_communication_ms"), ("forecast_ms", "forecast_ms")]
+            {
+                let of_phase = records.iter().filter(|record| &record[0] == phase);
+                let sum: f64 = of_phase.map(|record| record[column(name)].parse::<f64>().unwrap()).sum();
+                near(&cost[whole], sum, 1e-6);
+            }
+            let operators = cost["operators"].as_array().unwrap().iter();
+            let operators: f64 = operators.map(|operator| operator["forecast_ms"].as_f64().unwrap()).sum();
+            let beside = cost["beside"].as_object().unwrap().values();
+            near(&cost["forecast_ms"], operators + beside.map(|ms| ms.as_f64().unwrap()).sum::<f64>(), 1e-6);
+            let rate = answer[format!("{phase}_forecast_tokens_per_s")].as_f64().unwrap();
+            let tokens = if phase == "decode" { answer["batch"].as_f64() } else { answer["prompt"].as_f64() };
+            near(&cost["forecast_ms"], tokens.unwrap() * 1e3 / rate, 1e-6);
+        }
+    }
+}
+
+/// One process of vLLM's server streams 512 tokens a step in 80 µs each: 40.96 ms, which the device does not need. Two, three, …
+/// processes divide that, until the device determines the step.
+#[test]
+fn a_server_s_messages_are_named_with_the_flag_that_divides_them() {
+    let question = "limits --model openai/gpt-oss-120b --hardware b200 --count 8 --batch 512 --context 2048";
+    let (answer, _) = json(question);
+    let decode = &answer["decode"];
+    near(&decode["forecast_ms"], 512.0 * 0.080, 1e-6);
+    assert_eq!(decode["forecast_bound"], "server");
+    let flag = decode["lifted_by"].as_str().unwrap();
+    assert!(flag.starts_with("--api-server-count "), "{flag}");
+    let text = roofcast(question).out;
+    assert!(text.contains("server-bound") && text.contains(flag), "{text}");
+    let (lifted, _) = json(&format!("{question} {flag}"));
+    assert_ne!(lifted["decode"]["forecast_bound"], "server", "{lifted}");
+    assert_eq!(lifted["decode"]["lifted_by"], serde_json::Value::Null);
+    let run = "simulate --model openai/gpt-oss-120b --hardware b200 --count 4 --concurrency 512 --requests 600 \
+               --input-len 256 --output-len 256";
+    let (slow, _) = json(run);
+    assert_eq!(slow["bound"], "server");
+    let time = slow["time"].as_object().unwrap();
+    let share = |name: &str| time[name].as_f64().unwrap();
+    let busy = ["memory_s", "compute_s", "communication_s", "host_s", "server_s", "swap_s"].map(share);
+    assert!(share("server_s") > 0.5 * busy.iter().sum::<f64>(), "{time:?}");
+    assert!(share("overlapped_s") < share("server_s"));
+    let (fast, _) = json(&format!("{run} {}", slow["lifted_by"].as_str().unwrap()));
+    assert_ne!(fast["bound"], "server", "{}", fast["time"]);
+}
+
 #[test]
 fn sweeps_print_a_row_a_point_and_nothing_else_in_a_pipe() {
     let run = roofcast("limits --model llama-3.1-8b --hardware h100-sxm --sweep batch=1..1000 --csv");

@@ -10,6 +10,7 @@ use super::choice::{MeasuredKernel, candidates, kin, substitutes};
 use super::gate::KIN;
 use super::scale::apart;
 use super::{Basis, Kernels, MeasuredTimes};
+use crate::coefficients::Evidence;
 use crate::operator::{ContextForm, KernelShape, Operator};
 use crate::profile::{Curve, KernelTable, Lines, Profiles};
 use roofcast_facts::accelerator::Accelerator;
@@ -284,7 +285,13 @@ impl Kernels<'_> {
             false => format!("{}; prompts: {}", basis.kernel, prompts.candidate.name()),
         };
         let in_place_of = basis.in_place_of.or(prompts.in_place_of);
-        Some((MeasuredTimes::Context(context), Basis { kernel, in_place_of, ..basis }))
+        let basis = Basis { kernel, in_place_of, ..basis };
+        // Kernels that read all keys stand for kernels that read chosen ones.
+        let basis = match form.sequence.chooses() {
+            true => Basis { exact: false, evidence: Evidence::Nothing, ..basis },
+            false => basis,
+        };
+        Some((MeasuredTimes::Context(context), basis))
     }
 
     /// The kernel `chosen`, or the most similar plausible one of a shape as near, if another kernel of the chip of equal

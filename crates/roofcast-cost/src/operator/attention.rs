@@ -23,6 +23,11 @@ pub(crate) struct Grouped {
 }
 
 impl Grouped {
+    /// True if an indexer chooses the keys.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.attention.index.is_some()
+    }
+
     #[inline(always)]
     pub(super) fn demand(&self, new: u64, context: u64) -> [f64; 2] {
         let seen = self.attention.seen(new, context);

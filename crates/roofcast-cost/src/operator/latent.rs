@@ -44,6 +44,11 @@ impl LatentForm {
         }
     }
 
+    /// True if an indexer chooses the keys.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.reach.is_some()
+    }
+
     /// Query-key pairs, and true if they are computed from the latent (absorbed).
     fn pairs(&self, new: u64, context: u64) -> (f64, bool) {
         let pairs = causal_pairs(new, context, self.reach) as f64;

@@ -2,6 +2,7 @@
 //!
 //! Knows: the numbers of the function. Knows nothing about their origin.
 
+use super::overhead::Floor;
 use roofcast_facts::shares::BottleneckShares;
 
 /// Time of a step with decodes alone, in seconds: `fixed + t`, where `t = slope · seen + Σ slopes[r] · seen within r`, of
@@ -16,6 +17,6 @@ pub struct AffineStep {
     pub slopes: Vec<f64>,
     /// Seconds of either half of the times by context that are hidden behind dispatch and combination, which last longer.
     pub hidden: [f64; 2],
-    /// Least seconds of the step: the host's.
-    pub floor: f64,
+    /// Least seconds of the step: the engine's loop or its server.
+    pub floor: Floor,
 }

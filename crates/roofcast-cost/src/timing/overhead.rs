@@ -62,13 +62,32 @@ pub(crate) struct Overhead {
     pub(crate) messages: Messages,
 }
 
+/// Least time of a pass, beside the device.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Floor {
+    /// Seconds of the pass.
+    pub seconds: f64,
+    /// True if the server's messages take these seconds, false if the engine's loop does.
+    pub server: bool,
+}
+
+impl Floor {
+    /// True if a pass in which the device computes for `busy` seconds lasts as long as the floor.
+    #[inline(always)]
+    pub(super) fn binds(&self, busy: f64) -> bool {
+        self.seconds > 0.0 && busy <= self.seconds
+    }
+}
+
 /// Seconds of a pass outside its operators: small kernels, host, launches, links.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct PassOverhead {
     /// Seconds of small kernels, sampling included.
     pub(crate) small_kernels: f64,
-    /// Exposed host seconds.
+    /// Exposed host seconds, among them the wait for the engine's loop.
     pub(crate) host: f64,
+    /// Seconds in which the device waits for the server's messages.
+    pub(crate) server: f64,
     /// Exposed seconds of launches.
     pub(crate) launches: f64,
     /// Exposed seconds of messages between ranks.
@@ -140,11 +159,12 @@ impl Overhead {
     /// the streams of its server, another process; the sum of both in one process. SGLang's `event_loop_overlap`, vLLM's `AsyncScheduler` and TensorRT-LLM's
     /// overlap scheduler prepare a step and return the tokens of the step before while the device computes.
     #[inline(always)]
-    pub(super) fn floor(&self, pass: &Pass) -> f64 {
+    pub(super) fn floor(&self, pass: &Pass) -> Floor {
         let sequences = number(pass.sequences);
         let engine = self.serial(pass) + self.loops[0] + self.loops[1] * sequences;
-        let streams = self.streams * sequences;
-        if self.one_process { engine + streams } else { engine.max(streams) }
+        let server = self.streams * sequences;
+        let seconds = if self.one_process { engine + server } else { engine.max(server) };
+        Floor { seconds, server: server > engine }
     }
 
     /// Overhead of a pass in which GEMMs and experts take `operators` seconds, without the wait for the host's loop.
@@ -161,6 +181,7 @@ impl Overhead {
         PassOverhead {
             small_kernels,
             host: self.serial(pass),
+            server: 0.0,
             launches,
             links: self.messages.time(rows, number(pass.gathered()))
                 + self.messages.shared.seconds(pass)
@@ -216,6 +237,7 @@ impl PassOverhead {
             compute: 0.0,
             communication: self.links,
             host: self.host + self.launches,
+            ..BottleneckShares::default()
         }
     }
 }
@@ -336,7 +358,7 @@ mod tests {
         let floor = |holds_engine: bool| {
             let server = ServerLoop { token: 200e-6, holds_engine, ..ServerLoop::default() };
             let coefficients = Coefficients { server, ..measured(engine) };
-            Overhead::of(&llama(), &coefficients, Messages::default()).floor(&pass(10, 0))
+            Overhead::of(&llama(), &coefficients, Messages::default()).floor(&pass(10, 0)).seconds
         };
         assert!((floor(false) - 2e-3).abs() < 1e-12, "{}", floor(false));
         assert!((floor(true) - 3.18e-3).abs() < 1e-12, "{}", floor(true));

@@ -1,6 +1,7 @@
 //! Power of an accelerator.
 //!
-//! Knows: the watts drawn at each bottleneck, the rate of arithmetic that the board power sustains, and the clock at
+//! Knows: power is a constant plus the energy of bytes read and of arithmetic, each proportional to its number (Choi, Bedard, Fowler
+//! and Vuduc, A roofline model of energy, IPDPS 2013); the rate of arithmetic that the board power sustains, and the clock at
 //! which arithmetic stays within a power limit. Knows nothing about work.
 
 use super::Accelerator;
@@ -8,30 +9,45 @@ use crate::error::{Error, Result};
 use crate::precision::Dtype;
 use crate::units::FlopRate;
 
-/// Fraction of the board power of an accelerator that idles at full clocks, or whose host is the bottleneck: 120 to
+/// Fraction of the board power of an accelerator that idles at full clocks, waits for the host or exchanges messages: 120 to
 /// 140 of an H100's 700 W, with or without small kernels (`scripts/gpu-figures.py`).
 const WAITING: f64 = 0.18;
-/// Fraction of the board power of a memory-bound accelerator: on an H100, 501 of 700 W for GEMMs of one row, 542 for 16
-/// rows, 545 for attention of decodes (`scripts/gpu-figures.py`).
-const MOVING: f64 = 0.75;
+/// Fraction of the board power that reads at full bandwidth add: GEMMs of one row read 2.9 of an H100's 3.35 TB/s at 501 W, of
+/// which 130 are idle: 371 / 700 · 3.35 / 2.9 (`scripts/gpu-figures.py`).
+const READING: f64 = 0.61;
+/// Fraction of the peak FLOP/s at which an H100 computes at its board power (`sustained_flops` over `peak_flops`): 683 of 989
+/// TFLOP/s. 16 rows of a GEMM say the same: 39 W more than one row for 46 TFLOP/s.
+const SUSTAINED: f64 = 0.69;
 
-/// Watts of an accelerator by bottleneck.
+/// Watts of an accelerator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Watts {
-    /// Arithmetic is the bottleneck: the board power, or its limit.
-    pub computing: f64,
-    /// Memory or a link is the bottleneck.
-    pub moving: f64,
-    /// The accelerator idles, or waits for the host.
+    /// The accelerator idles, or waits for the host or for messages.
     pub waiting: f64,
+    /// Added by reads of memory at full bandwidth.
+    pub reading: f64,
+    /// Added by arithmetic at the peak rate, which no chip sustains.
+    pub arithmetic: f64,
+    /// The board power, or its limit.
+    pub most: f64,
+}
+
+impl Watts {
+    /// Joules of an accelerator that is up for `up` seconds, of which it works in `busy`, and whose bytes and FLOPs take `reading`
+    /// and `arithmetic` seconds at full rates.
+    pub fn joules(&self, up: f64, busy: f64, [reading, arithmetic]: [f64; 2]) -> f64 {
+        let work = self.reading * reading + self.arithmetic * arithmetic;
+        self.waiting * up + work.min((self.most - self.waiting) * busy)
+    }
 }
 
 impl Accelerator {
-    /// Watts by bottleneck; `None` if the board power is unknown.
+    /// Watts by kind of work; `None` if the board power is unknown.
     pub fn watts(&self) -> Option<Watts> {
         let board = self.power_w?;
-        let limit = self.power_limit_w.unwrap_or(board);
-        Some(Watts { computing: limit, moving: (MOVING * board).min(limit), waiting: WAITING * board })
+        let most = self.power_limit_w.unwrap_or(board);
+        let waiting = WAITING * board;
+        Some(Watts { waiting, reading: READING * board, arithmetic: (most - waiting) / SUSTAINED, most })
     }
 
     /// The most watts: the power limit, or the board power.
@@ -85,17 +101,19 @@ mod tests {
     use crate::precision::Dtype;
     use crate::units::FlopRate;
 
-    /// Of 1000 W, 750 are drawn while reading memory and 180 while waiting; a limit of 600 W bounds both kinds of
-    /// work.
+    /// A board of 1000 W draws 180 while it waits. In 10 s of which 5 are busy, reads that take 2 s at full bandwidth add 2 · 610 J,
+    /// and FLOPs that take 1 s at the peak 820 / 0.69 = 1188 J; no more than 820 W can be added while it is busy. Under a limit
+    /// of 600 W, arithmetic adds 420 / 0.69 = 608.7 W at its slower peak.
     #[test]
-    fn watts_by_bottleneck() {
+    fn joules_by_work() {
         let board = Accelerator { power_w: Some(1000.0), ..round_machine() };
-        let watts = |chip: &Accelerator| {
-            let watts = chip.watts().unwrap();
-            [watts.computing, watts.moving, watts.waiting]
-        };
-        assert_eq!(watts(&board), [1000.0, 750.0, 180.0]);
-        assert_eq!(watts(&board.limited(600.0).unwrap()), [600.0, 600.0, 180.0]);
+        let watts = board.watts().unwrap();
+        let joules = |work| watts.joules(10.0, 5.0, work);
+        assert!((joules([0.0; 2]) - 1800.0).abs() < 1e-9);
+        assert!((joules([2.0, 1.0]) - (1800.0 + 1220.0 + 820.0 / 0.69)).abs() < 1e-9);
+        assert!((joules([50.0, 50.0]) - (1800.0 + 5.0 * 820.0)).abs() < 1e-9);
+        let limited = board.limited(600.0).unwrap().watts().unwrap();
+        assert!((limited.arithmetic - 420.0 / 0.69).abs() < 1e-9 && limited.most == 600.0);
         assert_eq!(round_machine().watts(), None);
     }
 

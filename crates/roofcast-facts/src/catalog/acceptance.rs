@@ -117,6 +117,16 @@ pub fn acceptance(model: &str, drafts: u64, asked: &str) -> Result<PublishedAcce
     }
 }
 
+/// The first figures of `model` for `drafts` drafts by `method`, as in `MTP`; `None` if nobody published them.
+pub fn usual_acceptance(model: &str, drafts: u64, method: &str) -> Option<PublishedAcceptance> {
+    let of_method = |line: &&Line| names(line, model) && line.method.eq_ignore_ascii_case(method);
+    let mut fitting = lines().ok()?.iter().filter(of_method);
+    fitting.find_map(|line| {
+        let origin = format!("{} ({})", line.label(), line.source);
+        Some(PublishedAcceptance { kept: line.kept(drafts)?, origin })
+    })
+}
+
 /// For each of `drafts` drafts, the fraction of steps in which it and all earlier ones are accepted, if a step has
 /// `length` tokens on average and every draft is accepted equally often after the earlier ones: p, p², …, with 1 + p +
 /// … + p^drafts = `length`, found by bisection.

@@ -22,12 +22,10 @@ pub fn read_each(place: &str, text: &str) -> Result<Vec<Result<Measurement>>> {
     let separator = table::separator(text);
     let broken = |e: csv::Error| table::broken(place, text, &e);
     let header = reader.headers().map_err(broken)?.clone();
-    let pools = header.iter().any(|h| h == "prefill_workers");
-    for needed in ["kind", "model", "hardware"] {
-        // A file of disaggregated rows needs no `kind` column, because all its rows are of one kind.
-        if !(header.iter().any(|h| h == needed) || pools && needed == "kind") {
+    for needed in ["model", "hardware"] {
+        if !header.iter().any(|h| h == needed) {
             let accepted =
-                "a measurements CSV with the columns kind, model, hardware and those of its metrics";
+                "a measurements CSV with the columns model, hardware, kind and those of its metrics";
             return Err(Error::field(place, needed, "missing", accepted));
         }
     }
@@ -100,17 +98,34 @@ impl MeasurementLine<'_> {
         Ok(Some(Lengths { min, max }))
     }
 
+    /// Kind of a row that states none: that of pools, or of a server's run at a rate or with a number of users.
+    fn implied(&self, pools: bool) -> Option<MeasurementKind> {
+        let has = |column: &str| !self.text(column).is_empty();
+        match () {
+            () if pools => Some(MeasurementKind::Disaggregated),
+            () if has("workload") || !has("output_len") => None,
+            () if has("request_rate") => Some(MeasurementKind::OpenLoop),
+            () if has("concurrency") => Some(MeasurementKind::ClosedLoop),
+            () => None,
+        }
+    }
+
     fn read(&self) -> Result<Measurement> {
         let pools = self.pools()?;
-        let kind = match self.text("kind") {
-            "" if pools.is_some() => MeasurementKind::Disaggregated.name(),
-            kind => kind,
-        };
-        let known = KINDS.iter().find(|(name, _)| *name == kind);
-        let (_, kind) = known.ok_or_else(|| {
+        let stated = self.text("kind");
+        let known = KINDS.iter().find(|(name, _)| *name == stated).map(|(_, kind)| *kind);
+        let implied = if stated.is_empty() { self.implied(pools.is_some()) } else { None };
+        let kind = known.or(implied).ok_or_else(|| {
             let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
-            Error::field(&self.place, "kind", format!("{kind:?}"), names.join(", "))
+            let accepted = format!(
+                "{}; or, for a server's run without one, output_len with concurrency (closed_loop) or request_rate \
+                 (open_loop)",
+                names.join(", ")
+            );
+            Error::field(&self.place, "kind", format!("{stated:?}"), accepted)
         })?;
+        let assumed = implied.filter(|_| pools.is_none());
+        let notes = assumed.map(|kind| format!("kind is taken as {}, by its columns", kind.name()));
         let measured = Metrics {
             ttft_ms: self.number("ttft_ms")?,
             tpot_ms: self.number("tpot_ms")?,
@@ -126,7 +141,7 @@ impl MeasurementLine<'_> {
         Ok(Measurement {
             id: text_or("id", &self.place),
             source: text_or("source", ""),
-            kind: *kind,
+            kind,
             model: text_or("model", ""),
             hardware: text_or("hardware", ""),
             parallelism: match &pools {
@@ -155,7 +170,7 @@ impl MeasurementLine<'_> {
             median: self.text("stat").starts_with("median"),
             tpot_mean: TpotMean::Requests,
             workload: self.workload()?,
-            notes: Vec::new(),
+            notes: notes.into_iter().collect(),
             settings: RowSettings::read(&self.place, self.text("settings"))?,
         })
     }

@@ -19,7 +19,6 @@ use roofcast_ask::summary::RunSummary;
 use roofcast_cost::bands::Bands;
 use roofcast_cost::coefficients::Evidence;
 use roofcast_cost::kernel_time::Timed;
-use roofcast_sim::simulate::TimeShares;
 use serde::Serialize;
 
 /// The answer of a plan.
@@ -247,8 +246,12 @@ pub struct Choice {
     pub limit: Times,
     /// Times of a decode step and of a prefill by the chosen cost model.
     pub forecast: Times,
-    /// Bottleneck of most of the busy time: `memory`, `compute`, `communication` or `host`.
+    /// Bottleneck of most of the busy time: `memory`, `compute`, `communication`, `host`, or `server` for the messages of the
+    /// engine's server.
     pub bound: &'static str,
+    /// Flag of the engine that lifts the bottleneck; absent if no flag does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lifted_by: Option<String>,
     /// The stage that judged the deployment.
     pub stage: SearchStage,
     /// Measurements that support the forecast of step times; `None` at the limit.
@@ -378,17 +381,6 @@ pub struct FlopsPerDollar {
     pub usd_per_hour: f64,
     /// Peak FLOP/s × 3600 / price.
     pub flops_per_dollar: f64,
-}
-
-/// Name of the bottleneck with most of the busy time.
-pub(super) fn bound(time: &TimeShares) -> &'static str {
-    let shares = [
-        ("memory", time.memory_s),
-        ("compute", time.compute_s),
-        ("communication", time.communication_s),
-        ("host", time.host_s + time.swap_s),
-    ];
-    shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("memory", |(name, _)| name)
 }
 
 /// Text of a deployment: `4 × h200-sxm as 2 replicas of tp 2, fp8 weights, fp8 KV`.

@@ -12,7 +12,7 @@ mod speeds;
 
 pub use point::{AtSpeed, Curve, CurvePoint, Curves};
 
-use super::answer::{bound, emitted};
+use super::answer::emitted;
 use super::demand::TrafficDemand;
 use super::estimate::tpots;
 use super::feasibility::Judge;
@@ -345,7 +345,7 @@ impl Drawing<'_> {
             cost_per_million_tokens: price.as_ref().map(|price| price.usd_per_hour / 3600.0 / each * 1e6),
             joules_per_token: run.expense.watts.map(|watts| watts / output_tok_s),
             grams_co2e_per_million_tokens: emitted(self.judge.spec, run.expense.watts, output_tok_s),
-            bound: bound(&run.time),
+            bound: run.bound,
             missed: missed(simulated, &self.judge.spec.slo).map(|miss| miss.reason),
             evidence: run.bands.as_ref().map(|bands| bands.evidence),
             kernels: forecaster.and_then(|f| timed(f, cost)),

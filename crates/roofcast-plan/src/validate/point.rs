@@ -122,10 +122,7 @@ fn step(row: &Measurement, deployment: &Deployment, timing: &Timing) -> Result<(
 }
 
 fn as_f64(parts: BottleneckShares<u64>) -> BottleneckShares<f64> {
-    let BottleneckShares { memory, compute, communication, host } = parts;
-    let [memory, compute, communication, host] =
-        [memory, compute, communication, host].map(|part| part as f64);
-    BottleneckShares { memory, compute, communication, host }
+    parts.map(|part| part as f64)
 }
 
 /// Each part divided by `whole`.
@@ -382,6 +379,8 @@ impl RowTraffic {
             compute: time.compute_s,
             communication: time.communication_s,
             host: time.host_s,
+            server: time.server_s,
+            overlapped: time.overlapped_s,
         };
         let shares = of_whole(shares, time.busy_s() + time.idle_s);
         Ok(Run { summary, steps: activity.steps, running: activity.mean_running, shares })

@@ -124,6 +124,9 @@ class AddedTimes(Part):
     host_ms: float
     """Exposed host time of a step."""
 
+    server_ms: float
+    """Time for which a step waits for the server's messages to clients."""
+
     links_ms: float
     """Exposed time of messages between ranks."""
 
@@ -480,7 +483,8 @@ class Choice(Part):
     """Times of a decode step and of a prefill by the chosen cost model."""
 
     bound: str
-    """Bottleneck of most of the busy time: ``memory``, ``compute``, ``communication`` or ``host``."""
+    """Bottleneck of most of the busy time: ``memory``, ``compute``, ``communication``, ``host``, or ``server`` for
+    the messages of the engine's server."""
 
     stage: Literal["memory", "limit", "estimate", "simulation"]
     """The stage that judged the deployment."""
@@ -544,6 +548,9 @@ class Choice(Part):
     host_tier_gib: float | None = None
     """GiB of host memory in which each engine also keeps KV cache (``kv_offloading_size``); absent without a host
     tier."""
+
+    lifted_by: str | None = None
+    """Flag of the engine that lifts the bottleneck; absent if no flag does."""
 
     classes: list[ClassCost] | None = None
     """For each class of requests, its part of the cost; empty without classes."""
@@ -862,7 +869,11 @@ class Cost(Part):
     """Depth of evidence behind the forecast; ``None`` for a limit."""
 
     bound: Literal["memory", "compute", "communication"]
-    """Bottleneck of the pass: the resource with the largest part of the time."""
+    """Bottleneck of the limit: the resource with the largest part of its time."""
+
+    forecast_bound: str
+    """Bottleneck of the forecast: ``memory``, ``compute``, ``communication``, ``host``, or ``server`` if the
+    server's messages to clients take longer than the device."""
 
     terms: Terms
     """Time of each total at its own rate."""
@@ -884,6 +895,9 @@ class Cost(Part):
 
     beside: AddedTimes
     """Times that the forecast adds outside operators; all zero for a limit."""
+
+    lifted_by: str | None = None
+    """Flag of the engine that lifts the forecast's bottleneck; absent if no flag does."""
 
     all_reduces_rest_on: Basis | None = None
     """Measurement behind the forecast of all-reduces; absent for a limit, and if there are none or none were timed."""
@@ -1025,7 +1039,7 @@ class CurvePoint(Part):
     """Joules per output token, at the simulation's mean power; ``None`` if the catalog has no power."""
 
     bound: str
-    """Bottleneck of most of the busy time: ``memory``, ``compute``, ``communication`` or ``host``."""
+    """Bottleneck of most of the busy time: ``memory``, ``compute``, ``communication``, ``host`` or ``server``."""
 
     missed: str | None
     """Text of the SLO bound that the point misses; ``None`` if it meets the SLO."""
@@ -1164,8 +1178,8 @@ class Expense(Part):
     """Dollars per million output tokens of the run; ``None`` if a price is unknown."""
 
     joules: float | None
-    """Energy in joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18
-    of it while the host is or the accelerators idle; ``None`` if the power is unknown."""
+    """Energy in joules: 0.18 of the board power at all times, and the energy of the bytes read and of the FLOPs, at
+    most the board power while busy; ``None`` if the power is unknown."""
 
     watts: float | None
     """Mean watts of all accelerators; ``None`` if the power is unknown."""
@@ -2186,6 +2200,10 @@ class Point(Part):
     time: TimeShares
     """Seconds of the replicas' time by bottleneck, summed over replicas."""
 
+    bound: str
+    """Bottleneck of most of the busy time: ``memory``, ``compute``, ``communication``, ``host``, or ``server`` for
+    the messages of the engine's server."""
+
     limit_tpot_ms: float
     """Limit of a decode step in milliseconds, at the mean batch and context of the run; of a microbatch if several
     pipeline stages work at one time."""
@@ -2210,6 +2228,9 @@ class Point(Part):
 
     oversized: OversizedRequests | None = None
     """The rejected requests that take more tokens than a full bucket of the rate limit holds; absent without any."""
+
+    lifted_by: str | None = None
+    """Flag of the engine that lifts the bottleneck; absent if no flag does."""
 
     preemption: PreemptionCosts | None = None
     """Costs of a preemption, either way; absent without preemptions, and of engines that have one way alone."""
@@ -2276,8 +2297,8 @@ class PoolUse(Part):
     """Dollars per hour of all replicas while they are up; ``None`` if the price is unknown."""
 
     joules: float | None
-    """Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
-    the host is or the accelerators idle; ``None`` if the power is unknown."""
+    """Joules: 0.18 of the board power at all times, and the energy of the bytes read and of the FLOPs, at most the
+    board power while busy; ``None`` if the power is unknown."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -2898,13 +2919,25 @@ class TimeShares(Part):
     """Seconds bound by links."""
 
     host_s: float
-    """Seconds bound by the host and kernel launches."""
+    """Seconds bound by the host: its work, kernel launches, and whole steps that last as long as the engine's loop."""
+
+    server_s: float
+    """Seconds bound by the server: whole steps that last as long as its messages to clients."""
+
+    overlapped_s: float
+    """Seconds among ``host_s`` and ``server_s`` in which accelerators compute; no part of the sum."""
 
     swap_s: float
     """Seconds for moving KV cache between device and host, and for loading LoRA adapters."""
 
     idle_s: float
     """Seconds without work."""
+
+    reading_s: float
+    """Seconds that the bytes of weights and KV cache take at full bandwidth, by mean steps; no part of the sum."""
+
+    arithmetic_s: float
+    """Seconds that the FLOPs take at the peak rates, by mean steps; no part of the sum."""
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -3055,11 +3088,17 @@ class Limits(Document):
     decode_tokens_per_s: float
     """Output tokens per second of the deployment, at the limit with messages between ranks."""
 
+    decode_forecast_tokens_per_s: float
+    """Output tokens per second of the deployment, by the forecast."""
+
     prefill: Cost
     """Cost of one prompt."""
 
     prefill_tokens_per_s: float
     """Prompt tokens per second of the deployment, at the limit with messages between ranks."""
+
+    prefill_forecast_tokens_per_s: float
+    """Prompt tokens per second of the deployment, by the forecast."""
 
     ridge: list[Ridge]
     """Ridge point of each dtype: FLOPs per byte at which compute and memory take equal time."""
@@ -3526,6 +3565,10 @@ class Simulation(Document):
     time: TimeShares
     """Seconds of the replicas' time by bottleneck, summed over replicas."""
 
+    bound: str
+    """Bottleneck of most of the busy time: ``memory``, ``compute``, ``communication``, ``host``, or ``server`` for
+    the messages of the engine's server."""
+
     limit_tpot_ms: float
     """Limit of a decode step in milliseconds, at the mean batch and context of the run; of a microbatch if several
     pipeline stages work at one time."""
@@ -3550,6 +3593,9 @@ class Simulation(Document):
 
     oversized: OversizedRequests | None = None
     """The rejected requests that take more tokens than a full bucket of the rate limit holds; absent without any."""
+
+    lifted_by: str | None = None
+    """Flag of the engine that lifts the bottleneck; absent if no flag does."""
 
     preemption: PreemptionCosts | None = None
     """Costs of a preemption, either way; absent without preemptions, and of engines that have one way alone."""

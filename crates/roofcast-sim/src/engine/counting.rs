@@ -136,7 +136,7 @@ impl<D: Decodes> Engine<D> {
         let steps = state.take_blocks_of(steps);
         let time = sum_of_run(first, growth, steps);
         let end = state.clock + Ticks(time);
-        state.tally.decoded(n, steps, [time, run.waits(steps)]);
+        state.tally.decoded(n, steps, time, run.paced(steps));
         state.decoded(steps, first, growth, end);
         count(state, n, n * steps, steps);
         if state.timeline.is_some() {

@@ -26,8 +26,10 @@ const TICKS: f64 = 1e12 * TICKS_PER_PS;
 pub struct Decode {
     /// Ticks that do not depend on the context.
     fixed: u64,
-    /// Least ticks of the step: the host's.
+    /// Least ticks of the step: the engine's loop or its server.
     floor: u64,
+    /// True if the floor is the server's.
+    server: bool,
     /// Ticks per token of context that full attention reads.
     slope: u64,
     /// Ticks per token of context that lies within each window; one value for each of [`StepPrices::reaches`].
@@ -47,21 +49,25 @@ pub struct DecodeSteps {
     pub growth: u64,
     /// Number of steps, from one, for which the growth holds.
     pub most: u64,
-    /// Ticks of the first step without the wait for the host, and their growth.
+    /// Ticks of the device in the first step, and their growth.
     busy: [u64; 2],
+    /// True if the steps last as long as the server's messages, false if as long as the engine's loop; `None` if the device
+    /// determines them.
+    paced: Option<bool>,
 }
 
 impl DecodeSteps {
     /// One step of `ticks`.
     pub(super) fn single(ticks: u64) -> DecodeSteps {
-        DecodeSteps { first: ticks, growth: 0, most: 1, busy: [ticks, 0] }
+        DecodeSteps { first: ticks, growth: 0, most: 1, busy: [ticks, 0], paced: None }
     }
 
-    /// Ticks in which `steps` steps wait for the host.
-    pub(super) fn waits(&self, steps: u64) -> u128 {
+    /// Ticks of `steps` steps by bottleneck, if host or server determine their length.
+    pub(super) fn paced(&self, steps: u64) -> Option<BottleneckShares<u128>> {
         let [busy, growth] = self.busy;
-        let growth = if self.first == busy { self.growth } else { growth };
-        sum_of_run(self.first, self.growth, steps) - sum_of_run(busy, growth, steps)
+        let time = sum_of_run(self.first, self.growth, steps);
+        let overlapped = sum_of_run(busy, growth, steps);
+        self.paced.map(|server| BottleneckShares::paced(server, time, overlapped))
     }
 }
 
@@ -73,7 +79,8 @@ impl Decode {
         let slopes = step.slopes.into_iter().map(whole).collect();
         Decode {
             fixed: shares.total(),
-            floor: whole(step.floor),
+            floor: whole(step.floor.seconds),
+            server: step.floor.server,
             slope: whole(step.slope),
             slopes,
             hidden: step.hidden.map(whole),
@@ -92,22 +99,26 @@ impl Decode {
     pub fn steps(&self, seen: Seen, growth: Seen) -> DecodeSteps {
         let busy = self.fixed + self.attending(seen);
         let grows = self.reading(growth);
+        let paced = (busy <= self.floor).then_some(self.server);
         if self.hidden != [0; 2] {
-            return DecodeSteps { busy: [busy, 0], ..DecodeSteps::single(busy.max(self.floor)) };
+            return DecodeSteps { busy: [busy, 0], paced, ..DecodeSteps::single(busy.max(self.floor)) };
         }
-        if busy >= self.floor {
-            return DecodeSteps { first: busy, growth: grows, most: u64::MAX, busy: [busy, grows] };
+        if paced.is_none() {
+            return DecodeSteps { first: busy, growth: grows, most: u64::MAX, busy: [busy, grows], paced };
         }
         let most = (self.floor - busy).checked_div(grows).map_or(u64::MAX, |steps| steps + 1);
-        DecodeSteps { first: self.floor, growth: 0, most, busy: [busy, grows] }
+        DecodeSteps { first: self.floor, growth: 0, most, busy: [busy, grows], paced }
     }
 
     /// Time of a step whose sequences see `seen` tokens of context, by bottleneck; attention is memory-bound if `memory`.
     pub(super) fn shares(&self, seen: Seen, memory: bool) -> BottleneckShares<u64> {
         let mut shares = self.shares;
         let attending = self.attending(seen);
+        let busy = self.fixed + attending;
+        if busy <= self.floor {
+            return BottleneckShares::paced(self.server, self.floor, busy);
+        }
         *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
-        shares.host += self.floor.saturating_sub(self.fixed + attending);
         shares
     }
 
@@ -284,26 +295,16 @@ impl StepPrices {
     pub(crate) fn account(&mut self, tally: &Tally) -> BottleneckShares<Ticks> {
         let mut shares = tally.mixed;
         let memory = self.slopes_memory;
-        // The time of decodes beyond the part that does not depend on the context, and beyond the wait for the host, is the time
-        // of attention.
-        let mut attending = tally.decoding - tally.waiting;
-        shares.host += tally.waiting;
+        // The time of decodes beyond the part that does not depend on the context is the time of attention.
+        let mut attending = tally.decoding;
         for (n, steps) in tally.decodes.iter().enumerate().filter(|(_, steps)| **steps > 0) {
             let Decode { fixed, shares: by, .. } = self.decode(n as u64);
             let steps = u128::from(*steps);
             attending -= u128::from(*fixed) * steps;
-            shares.memory += u128::from(by.memory) * steps;
-            shares.compute += u128::from(by.compute) * steps;
-            shares.communication += u128::from(by.communication) * steps;
-            shares.host += u128::from(by.host) * steps;
+            shares = shares.plus(by.map(|part| u128::from(part) * steps));
         }
         *(if memory { &mut shares.memory } else { &mut shares.compute }) += attending;
-        BottleneckShares {
-            memory: Ticks(shares.memory),
-            compute: Ticks(shares.compute),
-            communication: Ticks(shares.communication),
-            host: Ticks(shares.host),
-        }
+        shares.map(Ticks)
     }
 }
 
@@ -356,18 +357,23 @@ mod tests {
     }
 
     /// 100 ticks beside attention and 2 a token of context, on a host that takes 120: with 4 tokens in the first step and one more
-    /// in each, the device takes 108, 110, … ticks and waits 12, 10, …, 0 in seven steps; then each step takes two ticks more.
+    /// in each, the device takes 108, 110, …, 120 ticks of 120 in seven steps, all of which the host determines; then each step takes
+    /// two ticks more, and the device determines it.
     #[test]
     fn a_step_takes_at_least_the_host_s_time() {
         let decode = Decode { fixed: 100, floor: 120, slope: 2, ..Decode::default() };
         let seen = |all| Seen { all, within: &[] };
         let steps = decode.steps(seen(4), seen(1));
         assert_eq!((steps.first, steps.growth, steps.most), (120, 0, 7));
-        assert_eq!((steps.waits(1), steps.waits(7)), (12, 12 + 10 + 8 + 6 + 4 + 2));
+        let loop_bound = |steps: u128, busy| Some(BottleneckShares::paced(false, 120 * steps, busy));
+        assert_eq!(steps.paced(1), loop_bound(1, 108));
+        assert_eq!(steps.paced(7), loop_bound(7, 108 + 110 + 112 + 114 + 116 + 118 + 120));
         let later = decode.steps(seen(11), seen(1));
-        assert_eq!((later.first, later.growth, later.most, later.waits(9)), (122, 2, u64::MAX, 0));
+        assert_eq!((later.first, later.growth, later.most, later.paced(9)), (122, 2, u64::MAX, None));
         assert_eq!((4..12).map(|all| decode.time(seen(all))).max(), Some(122));
-        assert_eq!(decode.shares(seen(4), true).host, 12);
+        assert_eq!(decode.shares(seen(4), true), BottleneckShares::paced(false, 120, 108));
+        let served = Decode { server: true, ..decode };
+        assert_eq!(served.shares(seen(4), true).largest(), "server");
     }
 
     /// The price of a whole step agrees with its affine form: it grows by the slope per token of context.
@@ -383,7 +389,7 @@ mod tests {
             let [near, far] = [10_000_000, 20_000_000];
             assert!(((step(far) - step(near)) / (1e7 * slope) - 1.0).abs() < 1e-6, "{n} {slope}");
             let none = timing.decode(n);
-            assert!((step(0) / none.fixed.total().max(none.floor) - 1.0).abs() < 1e-9);
+            assert!((step(0) / none.fixed.total().max(none.floor.seconds) - 1.0).abs() < 1e-9);
         }
     }
 
@@ -397,7 +403,7 @@ mod tests {
         let took = |seen: [u64; 3]| seen.map(|seen| u128::from(fixed + slope * seen)).iter().sum();
         let mut account = |seen| {
             let mut tally = Tally::default();
-            tally.decoded(2, 3, [took(seen), 0]);
+            tally.decoded(2, 3, took(seen), None);
             price.account(&tally)
         };
         let with = account([200, 202, 204]);

@@ -285,13 +285,7 @@ impl Replica for Ranks {
     }
 
     fn shares(&mut self) -> BottleneckShares<Ticks> {
-        let BottleneckShares { memory, compute, communication, host } = self.own.mixed;
-        BottleneckShares {
-            memory: Ticks(memory),
-            compute: Ticks(compute),
-            communication: Ticks(communication),
-            host: Ticks(host),
-        }
+        self.own.mixed.map(Ticks)
     }
 
     fn timeline(&mut self) -> &mut Option<Box<Timeline>> {

@@ -94,8 +94,8 @@ pub struct PoolUse {
     pub blocks: u64,
     /// Dollars per hour of all replicas while they are up; `None` if the price is unknown.
     pub dollars_per_hour: Option<f64>,
-    /// Joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
-    /// the host is or the accelerators idle; `None` if the power is unknown.
+    /// Joules: 0.18 of the board power at all times, and the energy of the bytes read and of the FLOPs, at most the board power
+    /// while busy; `None` if the power is unknown.
     pub joules: Option<f64>,
 }
 

@@ -342,11 +342,11 @@ impl Provision {
 
     /// Ranges of `replicas` by accelerator: one range for a uniform fleet, two for prefill and decode, or for two kinds
     /// that both serve.
-    pub(super) fn sides(&self, replicas: usize) -> Vec<(&Accelerator, Range<usize>)> {
+    pub(super) fn sides(&self, replicas: usize) -> Vec<(&ResolvedPool, Range<usize>)> {
         let serving = self.servers(replicas);
-        let prompts = self.prefill.iter().map(|pool| (pool.chip(), 0..serving.start));
-        let beside = self.beside.iter().map(|pool| (pool.chip(), serving.end..replicas));
-        prompts.chain([(self.serving.chip(), serving.clone())]).chain(beside).collect()
+        let prompts = self.prefill.iter().map(|pool| (pool, 0..serving.start));
+        let beside = self.beside.iter().map(|pool| (pool, serving.end..replicas));
+        prompts.chain([(&self.serving, serving.clone())]).chain(beside).collect()
     }
 
     /// Number of accelerators of replica `index`.

@@ -4,6 +4,7 @@
 //! the run.
 
 use super::adapters;
+use super::energy;
 use super::fleet_use::{self, ScalingUse};
 use super::preemption;
 use super::provision::{Provision, ResolvedPool};
@@ -25,7 +26,6 @@ use roofcast_ask::summary::RunSummary;
 use roofcast_cost::bands::{Bands, ForecastMeans};
 use roofcast_cost::coefficients::Load;
 use roofcast_cost::cost::{self, Utilization};
-use roofcast_facts::accelerator::Accelerator;
 use roofcast_facts::batch::Batch;
 use roofcast_facts::clock::Ticks;
 use roofcast_facts::shares::BottleneckShares;
@@ -42,8 +42,8 @@ pub struct Expense {
     pub dollars_per_hour: Option<f64>,
     /// Dollars per million output tokens of the run; `None` if a price is unknown.
     pub dollars_per_million_output_tokens: Option<f64>,
-    /// Energy in joules: board power while arithmetic is the bottleneck, 0.75 of it while memory or links are, 0.18 of it while
-    /// the host is or the accelerators idle; `None` if the power is unknown.
+    /// Energy in joules: 0.18 of the board power at all times, and the energy of the bytes read and of the FLOPs, at most the board
+    /// power while busy; `None` if the power is unknown.
     pub joules: Option<f64>,
     /// Mean watts of all accelerators; `None` if the power is unknown.
     pub watts: Option<f64>,
@@ -72,10 +72,14 @@ pub(super) fn report(
     let summary = fleet.results.summary(&itl);
     let up = |index| fleet.life.scaling.as_ref().map_or(end, |scaling| scaling.lasted(index));
     let replicas = fleet.replicas.iter_mut().enumerate();
-    let times: Vec<TimeShares> = replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
-    let used = fleet_use::used(provision, &fleet, &times, summary.duration);
+    let mut times: Vec<TimeShares> =
+        replicas.map(|(index, replica)| time(replica.as_mut(), up(index))).collect();
     let tallies: Vec<Cow<Tally>> = fleet.replicas.iter().map(|r| r.tally()).collect();
     let tallies: Vec<&Tally> = tallies.iter().map(Cow::as_ref).collect();
+    for (pool, replicas) in provision.sides(times.len()) {
+        energy::count(&pool.forecaster.deployment, &tallies[replicas.clone()], &mut times[replicas]);
+    }
+    let used = fleet_use::used(provision, &fleet, &times, summary.duration);
     // Take batch and cache use from the serving pool: the decode replicas, or the first of two kinds.
     let serving = &tallies[provision.servers(tallies.len())];
     let decoding = activity(serving);
@@ -88,6 +92,7 @@ pub(super) fn report(
     let sampling = fleet.results.sampling(&summary, steady);
     let errors = [sampling.ttft, sampling.tpot, sampling.e2el].map(|error| error.map_or(0.0, |e| e.mean));
     let bands = bands(provision, &summary, (&load, class), limit_tpot_ms);
+    let time = times.iter().copied().fold(TimeShares::default(), TimeShares::plus);
     Simulation {
         sessions: None,
         classes: Vec::new(),
@@ -105,7 +110,9 @@ pub(super) fn report(
         overflowed: fleet.results.overflowed,
         activity: activity(&tallies),
         kv_cache: cache_use(config, serving, mean_tokens),
-        time: times.iter().copied().fold(TimeShares::default(), TimeShares::plus),
+        bound: time.bound(),
+        lifted_by: time.lifted_by(&forecaster.deployment),
+        time,
         preemption: preemption::costs(provision, &decoding),
         limit_tpot_ms,
         expense: expense(provision, &summary, &times, used.autoscale),
@@ -269,14 +276,19 @@ fn tables(layout: KvLayout, config: &EngineConfig, tallies: &[&Tally]) -> Tables
 
 /// Time of a replica by bottleneck, over the `up` ticks that it was up.
 fn time(replica: &mut dyn Replica, up: Ticks) -> TimeShares {
-    let BottleneckShares { memory, compute, communication, host } = replica.shares();
-    let busy = memory + compute + communication + host + replica.tally().swapping;
+    let shares = replica.shares();
+    let busy = shares.total() + replica.tally().swapping;
+    let BottleneckShares { memory, compute, communication, host, server, overlapped } = shares;
     TimeShares {
         memory_s: memory.seconds(),
         compute_s: compute.seconds(),
         communication_s: communication.seconds(),
         host_s: host.seconds(),
+        server_s: server.seconds(),
+        overlapped_s: overlapped.seconds(),
         swap_s: replica.tally().swapping.seconds(),
+        reading_s: 0.0,
+        arithmetic_s: 0.0,
         idle_s: (up - busy).seconds(),
     }
 }
@@ -292,13 +304,14 @@ fn expense(
     let paid = |replicas: Range<usize>| -> f64 {
         scaling.map_or_else(|| replicas.map(accelerators).sum(), |s| accelerators(0) * s.mean_replicas)
     };
-    let powered = |(chip, replicas): (&Accelerator, Range<usize>)| {
-        let watts = chip.watts()?;
+    let powered = |(pool, replicas): (&ResolvedPool, Range<usize>)| {
+        let watts = pool.chip().watts()?;
         Some(replicas.map(|index| accelerators(index) * times[index].joules(watts)).sum::<f64>())
     };
     let sides = || provision.sides(times.len()).into_iter();
-    let priced =
-        |(chip, replicas): (&Accelerator, _)| Some(chip.price.as_ref()?.usd_per_hour * paid(replicas));
+    let priced = |(pool, replicas): (&ResolvedPool, _)| {
+        Some(pool.chip().price.as_ref()?.usd_per_hour * paid(replicas))
+    };
     let dollars_per_hour: Option<f64> = sides().map(priced).sum();
     let joules: Option<f64> = sides().map(powered).sum();
     let lasted = times.iter().map(|t| t.busy_s() + t.idle_s).fold(0.0, f64::max);

@@ -217,8 +217,7 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
     close(apart.summary.ttft.mean, prompt);
     let latency = fast.latency_s.max(slow.latency_s) * 1e3;
     close(apart.summary.e2el.mean, prompt + travel + latency + decodes.e2el.mean - decodes.ttft.mean);
-    // Dollars: one H100 and two A100. Joules: the board power while an operator of the H100's prompts is compute-bound,
-    // 0.75 of it for its other operators and the A100's decodes, and 0.18 of it while a pool idles.
+    // Dollars: one H100 and two A100. Joules: 0.18 of the board power always, and the energy of each pool's work.
     let [dollars, watts] = [
         [&h100, &a100].map(|chip| chip.price.as_ref().unwrap().usd_per_hour),
         [&h100, &a100].map(|chip| chip.power_w.unwrap()),
@@ -230,12 +229,14 @@ fn prompts_and_decodes_on_accelerators_of_two_kinds() {
         close(side.dollars_per_hour.unwrap(), dollars * count);
     }
     let lasted = apart.time.busy_s() + apart.time.idle_s;
-    let joules = |side: &simulate::PoolUse, watts: f64, computing: f64| {
-        let busy = side.busy * lasted / 2.0;
-        watts * (computing + 0.75 * (busy - computing) + 0.18 * (lasted / 2.0 - busy))
-    };
-    close(sides[0].joules.unwrap(), joules(sides[0], watts[0], apart.time.compute_s));
-    close(sides[1].joules.unwrap(), joules(sides[1], 2.0 * watts[1], 0.0));
+    // 1000 tokens of a prompt take 15.0e12 FLOPs of weights, without lm_head, and little more: 15.2 ms at 989 TFLOP/s, each second
+    // of which adds 0.82 / 0.69 of the board power, but no more than 0.82 while the pool is busy.
+    let idle = |watts: f64| 0.18 * watts * lasted / 2.0;
+    let busy = |side: &simulate::PoolUse| side.busy * lasted / 2.0;
+    close(sides[0].joules.unwrap(), idle(watts[0]) + 0.82 * watts[0] * busy(sides[0]));
+    // Decodes read weights and cache at full bandwidth at the limit, for all but the time of their links.
+    let read = (sides[1].joules.unwrap() - idle(2.0 * watts[1])) / (0.61 * 2.0 * watts[1] * busy(sides[1]));
+    assert!(0.9 < read && read < 1.1, "{read}");
     close(apart.expense.joules.unwrap(), sides.iter().map(|side| side.joules.unwrap()).sum());
     // Each of the two A100 has more memory left after weights than the H100: 80 GB less half of the weights, against 80
     // GB less all of the weights.

@@ -40,17 +40,7 @@ pub(super) fn table(cost: &Cost) -> String {
             rests_on(o),
         ]
     };
-    let AddedTimes { small_kernels, launches, host, links } = cost.beside;
-    let replaced = cost.all_reduces_rest_on.as_ref().filter(|basis| basis.in_place_of.is_some());
-    let messages = replaced.map_or_else(|| "messages between ranks".to_owned(), measurement);
-    let beside = [
-        ("small kernels", Picoseconds::ZERO, small_kernels, "counted per layer".to_owned()),
-        ("launches", Picoseconds::ZERO, launches, "launches without a CUDA graph".to_owned()),
-        ("host", Picoseconds::ZERO, host, "host time not overlapped".to_owned()),
-        ("links", cost.terms.communication, links, messages),
-    ];
-    let more = beside.into_iter().filter(|(_, limit, forecast, _)| *limit + *forecast > Picoseconds::ZERO);
-    let more = more.map(|(name, limit, forecast, what)| {
+    let more = beside(cost).map(|(name, limit, forecast, what)| {
         let mut cells = vec![String::new(); header.len()];
         cells[0] = name.to_owned();
         cells[7] = ms(limit);
@@ -63,6 +53,21 @@ pub(super) fn table(cost: &Cost) -> String {
     });
     let rows: Vec<_> = cost.operators.iter().map(row).chain(more).collect();
     table::fitted(&header, &rows, 2, &SPARE)
+}
+
+/// Name, limit, forecast and content of each time beside the operators.
+fn beside(cost: &Cost) -> impl Iterator<Item = (&'static str, Picoseconds, Picoseconds, String)> {
+    let AddedTimes { small_kernels, launches, host, server, links } = cost.beside;
+    let replaced = cost.all_reduces_rest_on.as_ref().filter(|basis| basis.in_place_of.is_some());
+    let messages = replaced.map_or_else(|| "messages between ranks".to_owned(), measurement);
+    let times = [
+        ("small kernels", Picoseconds::ZERO, small_kernels, "counted per layer".to_owned()),
+        ("launches", Picoseconds::ZERO, launches, "launches without a CUDA graph".to_owned()),
+        ("host", Picoseconds::ZERO, host, "host time not overlapped".to_owned()),
+        ("server", Picoseconds::ZERO, server, "waits for the server's messages to clients".to_owned()),
+        ("links", cost.terms.communication, links, messages),
+    ];
+    times.into_iter().filter(|(_, limit, forecast, _)| *limit + *forecast > Picoseconds::ZERO)
 }
 
 /// Measurement behind an operator's forecast; empty for a limit.
@@ -81,8 +86,22 @@ fn measurement(basis: &Basis) -> String {
     format!("{sign}{}{named}", basis.kernel)
 }
 
+/// The rows of a step in CSV: its operators, and the times beside them, so that the times sum to the step's.
+pub(super) fn csv_rows(phase: &str, cost: &Cost) -> Vec<Vec<String>> {
+    let more = beside(cost).map(|(name, limit, forecast, what)| {
+        let mut row = vec![String::new(); 13];
+        row[0] = phase.to_owned();
+        row[1] = name.to_owned();
+        row[9] = limit.ms().to_string();
+        row[10] = forecast.ms().to_string();
+        row[12] = what;
+        row
+    });
+    cost.operators.iter().map(|operator| csv_row(phase, operator)).chain(more).collect()
+}
+
 /// The row of an operator in CSV.
-pub(super) fn csv_row(phase: &str, o: &OperatorCost) -> Vec<String> {
+fn csv_row(phase: &str, o: &OperatorCost) -> Vec<String> {
     vec![
         phase.to_owned(),
         o.name.name().to_owned(),

@@ -148,7 +148,7 @@ pub(super) fn in_detail(
             ),
         ),
         ("headroom", headroom(best)),
-        ("bottleneck", bottleneck(best.bound).to_owned()),
+        ("bottleneck", bottleneck(best)),
         ("prefill:decode", format!("{} if disaggregated (replicas)", significant(best.prefill_per_decode))),
     ]);
     pairs.extend(rests::interval(best));
@@ -174,7 +174,7 @@ pub(super) fn in_brief(
         true => pairs.extend(rests::basis_of(best).map(|text| ("evidence", text))),
         false => pairs.extend(caveats),
     }
-    pairs.push(("bottleneck", bottleneck(best.bound).to_owned()));
+    pairs.push(("bottleneck", bottleneck(best)));
     Ok(table::pairs(&pairs))
 }
 
@@ -328,13 +328,16 @@ fn times(best: &Choice, seeds: bool) -> String {
 }
 
 /// The resource that most of the busy time waits for.
-fn bottleneck(bound: &str) -> &'static str {
-    match bound {
+fn bottleneck(best: &Choice) -> String {
+    let flag = best.lifted_by.as_ref().map_or_else(String::new, |flag| format!("; {flag} lifts it"));
+    let resource = match best.bound {
         "compute" => "compute: most of the busy time is arithmetic",
         "communication" => "links: most of the busy time is communication",
         "host" => "host: most of the busy time is launches and scheduling; larger batches help",
+        "server" => "server: most steps last as long as its messages to clients",
         _ => "memory bandwidth: most of the busy time is reading weights and KV cache",
-    }
+    };
+    resource.to_owned() + &flag
 }
 
 fn headroom(best: &Choice) -> String {

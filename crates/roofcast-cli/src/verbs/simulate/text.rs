@@ -46,7 +46,9 @@ pub(super) fn people(about: &About, (spec, defaults): (&Spec, &[&str]), s: &Simu
     facts.extend(s.images.as_ref().map(|images| ("images", special::images(images))));
     facts.extend(s.adapters.as_ref().map(|used| ("LoRA", special::adapters(used))));
     facts.extend(gaps(s).into_iter().chain(tables(s)).chain(host(s)).chain(storage(s)));
-    facts.extend([("time", time(s)), ("preemptions", preemptions(s)), ("cost", expense(s))]);
+    facts.push(("time", time(s)));
+    facts.extend(s.lifted_by.as_ref().map(|flag| ("lifted by", lifted(flag))));
+    facts.extend([("preemptions", preemptions(s)), ("cost", expense(s))]);
     text += &table::pairs(&facts);
     // This percentile is shown only if the SLO bounds it, because few users need it.
     let last = spec.slo.bounds().any(|bound| bound.percentile == Percentile::P999);
@@ -317,12 +319,18 @@ fn time(s: &Simulation) -> String {
         ("compute", t.compute_s),
         ("communication", t.communication_s),
         ("host", t.host_s),
+        ("server", t.server_s),
         ("swap", t.swap_s),
         ("idle", t.idle_s),
     ];
     let all: f64 = parts.iter().map(|(_, v)| v).sum();
     let share = |(name, v): &(&str, f64)| format!("{name} {}", percent(v / all));
     parts.iter().filter(|(_, v)| *v > 0.0).map(share).collect::<Vec<_>>().join(", ")
+}
+
+/// The flag that lifts the bound of the server's messages.
+fn lifted(flag: &str) -> String {
+    format!("{flag}: most steps last as long as the server's messages to clients")
 }
 
 fn preemptions(s: &Simulation) -> String {

@@ -101,7 +101,7 @@ fn parts_of(point: &RowForecast) -> [String; PARTS.len()] {
         significant(shares.memory),
         significant(shares.compute),
         significant(shares.communication),
-        significant(shares.host),
+        significant(shares.host + shares.server),
     ]
 }
 

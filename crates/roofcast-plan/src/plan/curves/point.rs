@@ -118,7 +118,7 @@ pub struct CurvePoint {
     /// Grams of CO2 equivalent per million output tokens; absent without `hardware.grid_g_per_kwh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grams_co2e_per_million_tokens: Option<f64>,
-    /// Bottleneck of most of the busy time: `memory`, `compute`, `communication` or `host`.
+    /// Bottleneck of most of the busy time: `memory`, `compute`, `communication`, `host` or `server`.
     pub bound: &'static str,
     /// Text of the SLO bound that the point misses; `None` if it meets the SLO.
     pub missed: Option<String>,

@@ -42,7 +42,7 @@ impl Blocks {
         let seen = Seen { all, within: &within };
         if chunks.is_empty() && self.speculation.is_none() {
             let run = self.price.decode(decodes).steps(seen, Seen::default());
-            self.tally.decoded(decodes, 1, [u128::from(run.first), run.waits(1)]);
+            self.tally.decoded(decodes, 1, u128::from(run.first), run.paced(1));
             return (Ticks::from(run.first), self.price.bound(decodes, seen));
         }
         let (_, mut shares) = self.price.mixed(decodes, seen, &chunks);
@@ -132,11 +132,8 @@ impl Blocks {
 
     /// Counts `steps` steps to which the kernels of adapters add the time `shares` each.
     pub(super) fn pass_adapters(&mut self, shares: BottleneckShares<u64>, steps: u64) {
-        let mixed = &mut self.tally.mixed;
-        mixed.memory += u128::from(shares.memory) * u128::from(steps);
-        mixed.compute += u128::from(shares.compute) * u128::from(steps);
-        mixed.communication += u128::from(shares.communication) * u128::from(steps);
-        mixed.host += u128::from(shares.host) * u128::from(steps);
+        let added = shares.map(|part| u128::from(part) * u128::from(steps));
+        self.tally.mixed = self.tally.mixed.plus(added);
         self.tally.adapters.computing += Ticks::from(shares.total() * steps);
     }
 

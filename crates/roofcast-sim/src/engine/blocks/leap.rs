@@ -58,7 +58,7 @@ impl Blocks {
         }
         self.count(&contexts, steps);
         let time = sum_of_run(first, growth, steps);
-        self.tally.decoded(n, steps, [time, run.waits(steps)]);
+        self.tally.decoded(n, steps, time, run.paced(steps));
         self.tally.itl.add_run(first + kernels, growth, steps, n);
         self.pass_adapters(adapters, steps);
         let start = self.clock;

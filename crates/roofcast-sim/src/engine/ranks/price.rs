@@ -117,12 +117,7 @@ impl JointPrices {
     pub(super) fn sum(&self, steps: JointSteps) -> BottleneckShares<u128> {
         let JointSteps { count, shares, growth, .. } = steps;
         let times = |ticks: u64| u128::from(ticks) * u128::from(count);
-        let mut sum = BottleneckShares {
-            memory: times(shares.memory),
-            compute: times(shares.compute),
-            communication: times(shares.communication),
-            host: times(shares.host),
-        };
+        let mut sum = shares.map(times);
         *(if self.slopes_memory { &mut sum.memory } else { &mut sum.compute }) +=
             sum_of_run(0, growth, count);
         sum

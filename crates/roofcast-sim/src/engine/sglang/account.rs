@@ -112,7 +112,7 @@ impl<D: Decodes> Sglang<D> {
         }
         if step.kind == ForwardMode::Decode {
             let computing = sum_of_run(*time - *waits, run.growth, steps);
-            tally.decoded(n, steps, [computing, run.waits(steps)]);
+            tally.decoded(n, steps, computing, run.paced(steps));
         }
         segment.blocks = [usage.room / page, used];
     }
