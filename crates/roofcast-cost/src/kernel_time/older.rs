@@ -6,12 +6,13 @@
 
 use super::choice::{Asking, superseded};
 use super::{Basis, Kernels, MeasuredTimes};
+use crate::coefficients::Evidence;
 use crate::operator::Operator;
 use crate::profile::Profiles;
 
 impl Kernels<'_> {
-    /// The times `own` of `operator`, which exceed at no size those on a chip that the deployment's chip supersedes, if they are
-    /// known as well there.
+    /// The times `own` of `operator`, which exceed at no size those on a chip that the deployment's chip supersedes, if they were
+    /// timed there or are known as well.
     pub(super) fn no_slower_than_older(
         &self,
         profiles: &Profiles,
@@ -20,7 +21,8 @@ impl Kernels<'_> {
     ) -> (MeasuredTimes, Basis) {
         superseded(self.chip, operator.dtype).fold(own, |(times, basis), chip| {
             let kernels = Kernels { chip, asking: Asking { chip, ..self.asking }, ..*self };
-            let known = kernels.timed(profiles, operator).filter(|(_, of)| of.evidence >= basis.evidence);
+            let evidence = basis.evidence.min(Evidence::Accelerator);
+            let known = kernels.timed(profiles, operator).filter(|(_, of)| of.evidence >= evidence);
             let Some((bound, of)) = known else { return (times, basis) };
             let bounded = times.least(&bound);
             if bounded == times {
