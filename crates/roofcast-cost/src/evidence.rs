@@ -296,8 +296,11 @@ mod tests {
     #[test]
     fn nobody_timed_attention_over_chosen_keys() {
         let of = |model| {
-            let deployment = deployment(model, "b200-sxm", "vllm", "bf16").unwrap();
-            Forecaster::new(deployment, Calibration::embedded().unwrap()).coefficients.name.clone()
+            let alone = deployment(model, "b200-sxm", "vllm", "bf16").unwrap();
+            let mut options = DeploymentOptions::default();
+            options.parallelism.tp = Some(8);
+            let eight = Deployment::resolve(alone.model, alone.accelerator, &options).unwrap();
+            Forecaster::new(eight, Calibration::embedded().unwrap()).coefficients.name.clone()
         };
         assert!(!of("llama-3.1-8b").contains("none of"), "{}", of("llama-3.1-8b"));
         let sparse = of("MiniMaxAI/MiniMax-M3");
