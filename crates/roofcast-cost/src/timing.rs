@@ -111,7 +111,7 @@ impl Timing {
     /// Work of the operator at `index` in one layer of a pass.
     pub(crate) fn demand(&self, index: usize, pass: &Pass) -> Work {
         match &self.model.operators[index].form {
-            Form::Product { rows, matrix } => matrix.work(rows_of(*rows, pass)),
+            Form::Product { rows, matrix } => matrix.work(pass.rows_of(*rows)),
             Form::Lookup { row_bytes } => {
                 Work { weight_bytes: row_bytes * pass.rows as f64, ..Work::default() }
             }
@@ -130,7 +130,7 @@ impl Timing {
         let operator = &self.model.operators[index];
         let kernel = &self.operators[index];
         let layer_times = match (&operator.form, &kernel.measured) {
-            (Form::Product { rows, matrix }, _) => gemm(operator, kernel, rows_of(*rows, pass), matrix),
+            (Form::Product { rows, matrix }, _) => gemm(operator, kernel, pass.rows_of(*rows), matrix),
             (Form::Experts(_), Some(MeasuredTimes::Rows(curve))) => {
                 bound(curve.at(number(pass.tokens)), pass.tokens > COMPUTE_BOUND_TOKENS)
             }
@@ -397,17 +397,9 @@ fn gemm(operator: &Operator, kernel: &KernelTime, rows: u64, matrix: &Matrix) ->
 /// Rows by which llama.cpp decides whether the host computes an operator.
 fn host_rows(form: &Form, pass: &Pass) -> u64 {
     match form {
-        Form::Product { rows, .. } => rows_of(*rows, pass),
+        Form::Product { rows, .. } => pass.rows_of(*rows),
         Form::Experts(_) => pass.tokens,
         Form::Lookup { .. } | Form::Context(_) => pass.rows,
-    }
-}
-
-#[inline]
-fn rows_of(rows: Rows, pass: &Pass) -> u64 {
-    match rows {
-        Rows::Computed => pass.rows,
-        Rows::Sampled => pass.sampled,
     }
 }
 

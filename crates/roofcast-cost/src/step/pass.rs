@@ -1,8 +1,9 @@
-//! Amounts of a pass that its messages depend on.
+//! Amounts of a pass: rows of its products, and what its messages depend on.
 //!
 //! Knows: tokens that cross links. Knows nothing about bytes.
 
 use super::Pass;
+use crate::operator::Rows;
 use roofcast_facts::units::number;
 
 impl Pass<'_> {
@@ -11,6 +12,15 @@ impl Pass<'_> {
         let prompts = self.chunks.iter().filter(|chunk| chunk.is_prompt());
         let cached: u64 = prompts.map(|c| c.count * c.context.saturating_sub(c.new)).sum();
         [number(self.decodes), number(cached)]
+    }
+
+    /// Rows of a product.
+    #[inline]
+    pub(crate) fn rows_of(&self, rows: Rows) -> u64 {
+        match rows {
+            Rows::Computed => self.rows,
+            Rows::Sampled => self.sampled,
+        }
     }
 
     /// True if the pass computes prompts.

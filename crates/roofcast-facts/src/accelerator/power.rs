@@ -45,9 +45,14 @@ impl Accelerator {
     /// Watts by kind of work; `None` if the board power is unknown.
     pub fn watts(&self) -> Option<Watts> {
         let board = self.power_w?;
-        let most = self.power_limit_w.unwrap_or(board);
+        let limit_w = self.power_limit_w.unwrap_or(board);
         let waiting = WAITING * board;
-        Some(Watts { waiting, reading: READING * board, arithmetic: (most - waiting) / SUSTAINED, most })
+        Some(Watts {
+            waiting,
+            reading: READING * board,
+            arithmetic: (limit_w - waiting) / SUSTAINED,
+            most: limit_w,
+        })
     }
 
     /// The most watts: the power limit, or the board power.

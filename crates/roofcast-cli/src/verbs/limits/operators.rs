@@ -55,7 +55,7 @@ pub(super) fn table(cost: &Cost) -> String {
     table::fitted(&header, &rows, 2, &SPARE)
 }
 
-/// Name, limit, forecast and content of each time beside the operators.
+/// Name, limit, forecast and content of each time outside operators.
 fn beside(cost: &Cost) -> impl Iterator<Item = (&'static str, Picoseconds, Picoseconds, String)> {
     let AddedTimes { small_kernels, launches, host, server, links } = cost.beside;
     let replaced = cost.all_reduces_rest_on.as_ref().filter(|basis| basis.in_place_of.is_some());
@@ -86,7 +86,7 @@ fn measurement(basis: &Basis) -> String {
     format!("{sign}{}{named}", basis.kernel)
 }
 
-/// The rows of a step in CSV: its operators, and the times beside them, so that the times sum to the step's.
+/// Rows of a step in CSV: operators and the times outside them, which sum to the time of the step.
 pub(super) fn csv_rows(phase: &str, cost: &Cost) -> Vec<Vec<String>> {
     let more = beside(cost).map(|(name, limit, forecast, what)| {
         let mut row = vec![String::new(); 13];
