@@ -212,7 +212,7 @@ fn a_kernel_beyond_its_figures_gives_way() {
 }
 
 /// One kernel of an engine computes the experts of a model on a chip over all widths of tensor parallelism, and twice as many chips
-/// take no longer for a prompt.
+/// take no longer for a prompt. The time on an older chip may bound some of the widths.
 #[test]
 fn experts_have_one_kernel_over_all_widths() {
     let [oss, small, mixtral] =
@@ -232,7 +232,9 @@ fn experts_have_one_kernel_over_all_widths() {
                 let forecaster = forecaster(chip, engine, (model, tp), format)?;
                 let step = cost(&forecaster, &Batch::prefill(1, 8192), Utilization::FULL);
                 let experts = step.operators.iter().find(|o| o.name.name() == "experts")?;
-                Some((experts.rests_on.as_ref()?.kernel.clone(), experts.forecast.ms()))
+                let basis = &experts.rests_on.as_ref()?.kernel;
+                let kernel = basis.split_once(", at most ").map_or(basis.as_str(), |(kernel, _)| kernel);
+                Some((kernel.to_owned(), experts.forecast.ms()))
             };
             let widths: Vec<_> = [1, 2, 4, 8].into_iter().filter_map(of_width).collect();
             let uneven = widths.windows(2).any(|pair| pair[0].0 != pair[1].0 || pair[0].1 < 1.05 * pair[1].1);
