@@ -273,7 +273,7 @@ fn measurements_that_cannot_be() {
     for (from, to, says) in [
         ("decode_step", "decode", [":2", "decode_step"]),
         ("h100-sxm,9", "h100-sxm,-9", [":2", "tpot_ms"]),
-        ("kind,", "sort,", ["kind", "missing"]),
+        ("kind,", "sort,", [":2: `kind` is", "closed_loop"]),
     ] {
         let (_folder, path) = file("m.csv", good.replacen(from, to, 1).as_bytes());
         refused(&format!("validate {path}"), &says);

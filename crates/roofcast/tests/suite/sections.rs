@@ -63,13 +63,14 @@ const NEEDS: [(&str, &str); 24] = [
     ("", ""),
 ];
 /// Keys of `[workload.arrivals]`, each with a kind of arrivals that has it.
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 10] = [
     "{ kind = \"poisson\", rate = 1.0 }",
     "{ kind = \"closed_loop\", concurrency = 2 }",
     "{ kind = \"gamma\", rate = 1.0, burstiness = 0.5 }",
     "{ kind = \"sessions\", rate = 1.0, turns = 2 }",
     "{ kind = \"sessions\", concurrency = 2, turns = 2 }",
     "{ kind = \"ramp\", from = 1.0, to = 2.0, over_s = 10.0 }",
+    "{ kind = \"series\", points = [[0.0, 1.0]] }",
     "{ kind = \"burst\", size = 4, every_s = 2.0 }",
     "{ kind = \"profile\", rate = 1.0, counts = [3, 0, 4] }",
     "{ kind = \"trace\", path = \"t.jsonl\" }",
@@ -89,7 +90,7 @@ fn with(mut table: Table, path: &str, value: Value) -> Table {
 
 /// Values of which a key accepts at least one: numbers, switches, lists, tables, and the words of its description.
 fn candidates(key: &SpecKey) -> Vec<Value> {
-    let toml = "[3, 0.5, 1.5, true, \"3\", [1, 2], [0.5], [true, false], [\"vllm\"], [\"round_robin\"], { h100-sxm = 2.0 }, { input = 1.0, output = 2.0 }, \
+    let toml = "[3, 0.5, 1.5, true, \"3\", [1, 2], [0.5], [[0.0, 5.0], [60.0, 20.0]], [true, false], [\"vllm\"], [\"round_robin\"], { h100-sxm = 2.0 }, { input = 1.0, output = 2.0 }, \
                 [{ replica = 0, at_s = 60 }], [{ type = \"Pods\", value = 1, period_seconds = 9 }], { batch = { tokens_per_s = 2000 } }, [{ name = \"a\", share = 1.0, input_len = 8, output_len = 8 }]]";
     let table: Table = format!("all = {toml}").parse().unwrap();
     let words = key.about.split(|c: char| !(c.is_alphanumeric() || "_-.".contains(c)));
