@@ -137,13 +137,15 @@ fn a_server_s_messages_are_named_with_the_flag_that_divides_them() {
                --input-len 256 --output-len 256";
     let (slow, _) = json(run);
     assert_eq!(slow["bound"], "server");
-    let time = slow["time"].as_object().unwrap();
-    let share = |name: &str| time[name].as_f64().unwrap();
-    let busy = ["memory_s", "compute_s", "communication_s", "host_s", "server_s", "swap_s"].map(share);
-    assert!(share("server_s") > 0.5 * busy.iter().sum::<f64>(), "{time:?}");
-    assert!(share("overlapped_s") < share("server_s"));
+    let seconds = |answer: &serde_json::Value, name: &str| answer["time"][name].as_f64().unwrap();
+    let of_server = |answer: &serde_json::Value| {
+        let parts = ["memory_s", "compute_s", "communication_s", "host_s", "server_s", "swap_s"];
+        seconds(answer, "server_s") / parts.map(|name| seconds(answer, name)).iter().sum::<f64>()
+    };
+    assert!(of_server(&slow) > 0.5 && seconds(&slow, "overlapped_s") < seconds(&slow, "server_s"));
+    // The flag divides the messages of the mean step; some steps are shorter.
     let (fast, _) = json(&format!("{run} {}", slow["lifted_by"].as_str().unwrap()));
-    assert_ne!(fast["bound"], "server", "{}", fast["time"]);
+    assert!(of_server(&fast) < 0.5, "{}", fast["time"]);
 }
 
 #[test]
