@@ -97,6 +97,8 @@ pub(crate) struct Ask {
     pub(crate) user: Option<String>,
     /// True if `/generate` was called with a list of prompts, so that its answer is a list.
     pub(crate) listed: bool,
+    /// Slot of llama.cpp's server that the client asks for.
+    pub(crate) id_slot: Option<i32>,
 }
 
 /// Requested format of embeddings.
@@ -143,20 +145,22 @@ impl Ask {
             kv_transfer: KvTransfer::default(),
             user: None,
             listed: false,
+            id_slot: None,
         }
     }
 
     /// Reads the body of a request to `endpoint`; text prompts become tokens of `tokenizer`.
     pub(crate) fn parse(endpoint: Endpoint, body: &[u8], tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {
         let fields = Fields::parse(body)?;
-        match endpoint {
+        let ask = match endpoint {
             Endpoint::Completions | Endpoint::Chat => Ask::openai(endpoint, &fields, tokenizer),
             Endpoint::Responses => Ask::responses(&fields, tokenizer),
             Endpoint::Messages => Ask::messages(&fields, tokenizer),
             Endpoint::Embeddings => Ask::embeddings(&fields, tokenizer),
             Endpoint::Generate => Ask::generate(&fields, tokenizer),
             Endpoint::LlamaCompletion => Ask::llama_completion(&fields, tokenizer),
-        }
+        }?;
+        Ok(Ask { id_slot: llama_cpp::id_slot(&fields), ..ask })
     }
 
     fn openai(endpoint: Endpoint, fields: &Fields, tokenizer: &dyn Tokenizer) -> Result<Ask, Refusal> {

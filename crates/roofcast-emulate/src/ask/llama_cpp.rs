@@ -8,6 +8,15 @@ use super::super::tokenizer::Tokenizer;
 use super::bounds::many_stops;
 use super::{Ask, Endpoint, prompts};
 
+/// The slot that a body of any endpoint asks for in `id_slot`, as b11549 reads it: a number without its fraction, as 32
+/// bits; -1 and values of other types ask for none.
+pub(super) fn id_slot(fields: &Fields) -> Option<i32> {
+    let value = fields.get("id_slot")?;
+    let number = value.as_i64().or_else(|| value.as_bool().map(i64::from));
+    let id = number.or_else(|| value.as_f64().map(|number| number as i64))? as i32;
+    Some(id).filter(|id| *id != -1)
+}
+
 impl Ask {
     /// Reads a body of `/completion`; an `n_predict` below 0 means no bound, and with 0 one token is
     /// generated.

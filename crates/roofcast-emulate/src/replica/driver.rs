@@ -276,14 +276,16 @@ impl Driver {
         }
         let slots = usize::try_from(limits.max_num_seqs).unwrap_or(usize::MAX);
         let levels = self.engine.levels();
-        let in_slots = || self.here.values().take(slots);
-        let demand: u64 = in_slots().map(Life::held).sum();
-        let preempted = in_slots().any(|life| life.preemptions > 0);
+        // A request that asks for a busy slot waits beside free ones.
+        let has_place = |(number, _): &(&u64, &Life)| !self.engine.awaits_slot(**number);
+        let in_slots = || self.here.iter().filter(has_place).take(slots);
+        let demand: u64 = in_slots().map(|(_, life)| life.held()).sum();
+        let preempted = in_slots().any(|(_, life)| life.preemptions > 0);
         let waits = levels.waiting > 0 && levels.running < limits.max_num_seqs;
         if !(preempted || waits && demand > limits.num_gpu_blocks.saturating_sub(1) * limits.block_size) {
             return;
         }
-        for number in self.here.keys().take(slots).copied().collect::<Vec<_>>() {
+        for number in in_slots().map(|(number, _)| *number).collect::<Vec<_>>() {
             if let Some(job) = self.abort(number) {
                 self.shared.metrics().aborted();
                 job.outlet.fail(Failure::Overflow);

@@ -186,6 +186,8 @@ impl Service {
                 priority: ask.priority,
                 transferred: if comes { tokens } else { 0 },
                 adapter: admitted.adapter.as_ref().map_or(0, |adapter| adapter.number),
+                // Further choices of a prompt get any slot.
+                id_slot: ask.id_slot.filter(|_| choice % ask.n == 0),
             };
             answers.push(answer);
             let adapter = admitted.adapter.clone();

@@ -51,6 +51,9 @@ pub struct OnlineRequest {
     pub transferred: u64,
     /// LoRA adapter of the request; 0 without one. Requests share blocks only if they use one adapter.
     pub adapter: u32,
+    /// Slot of llama.cpp's server that the request asks for; numbers from the number of slots on wrap around. Other
+    /// engines ignore it.
+    pub id_slot: Option<i32>,
 }
 
 impl OnlineRequest {
@@ -257,6 +260,11 @@ impl Online {
     /// Number of the slot of a request, where the engine has slots.
     pub fn slot(&self, number: u64) -> Option<usize> {
         Some(self.seats.as_ref()?.seated(number)?.slot)
+    }
+
+    /// True if the engine has slots and a request waits for one.
+    pub fn awaits_slot(&self, number: u64) -> bool {
+        self.seats.as_ref().is_some_and(|seats| seats.seated(number).is_none())
     }
 
     /// Numbers of the slots that have a request.

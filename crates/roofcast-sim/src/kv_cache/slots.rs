@@ -138,6 +138,21 @@ impl Slots {
             return chosen.cached;
         }
         let Some(slot) = self.available(id, known) else { return 0 };
+        self.start(id, slot, known)
+    }
+
+    /// Chooses a free slot for a request that asks for it, and returns the number of its tokens that the slot has. An empty
+    /// slot gets no prompt from the host's memory.
+    pub(crate) fn choose(&mut self, id: SequenceId, slot: usize, known: u64) -> u64 {
+        if self.rules.host_tokens > 0 && self.slots[slot].kept.length > 0 {
+            self.save(slot);
+            self.load(id, slot, known);
+        }
+        self.start(id, slot, known)
+    }
+
+    /// Cuts the prompt of the chosen slot to what the request repeats, and returns the number of these tokens.
+    fn start(&mut self, id: SequenceId, slot: usize, known: u64) -> u64 {
         self.events += 1;
         let cached = self.rewind(id, slot, known);
         self.chosen = Some(Chosen { id, slot, cached });

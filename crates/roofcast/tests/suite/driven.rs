@@ -34,6 +34,7 @@ fn asked(number: u64, request: &Request) -> OnlineRequest {
         priority: request.priority.into(),
         transferred: 0,
         adapter: 0,
+        id_slot: None,
     }
 }
 
@@ -224,6 +225,7 @@ fn answers_are_found_in_the_next_turns_prompt() {
         priority: 0,
         transferred: 0,
         adapter: 0,
+        id_slot: None,
     };
     let coming =
         vec![turn(0, 0, (0..40).collect(), 40..64), turn(1, 10_000_000_000_000, (0..80).collect(), 80..90)];
@@ -250,6 +252,7 @@ fn ten_tokens(number: u64, prompt: u32) -> OnlineRequest {
         priority: 0,
         transferred: 0,
         adapter: 0,
+        id_slot: None,
     }
 }
 

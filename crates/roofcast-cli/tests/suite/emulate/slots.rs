@@ -92,6 +92,60 @@ fn slots_of_llama_cpp_keep_prompts_and_answers() {
     assert!(idle.as_array().unwrap().iter().all(|slot| slot["is_processing"] == false), "{idle}");
 }
 
+/// Answers of llama-server b11549 with `-np 4`: a request gets the slot that it asks for, modulo the number of slots;
+/// null, -1 and a text ask for none, and get the slot that was free longest.
+#[test]
+fn a_request_gets_the_slot_that_it_asks_for() {
+    let server = Server::start(&SHARED.replace("1024", "16384"), "--time-scale 0");
+    let asked = [
+        (json!(null), 3),
+        (json!(1), 1),
+        (json!(3), 3),
+        (json!(0), 0),
+        (json!(-1), 2),
+        (json!(-2), 2),
+        (json!(4), 0),
+        (json!(9), 1),
+        (json!("1"), 3),
+        (json!(1.7), 1),
+        (json!(true), 1),
+        (json!(null), 2),
+        (json!(-5), 3),
+        (json!(1_u64 << 40), 0),
+    ];
+    for (number, (id_slot, slot)) in asked.into_iter().enumerate() {
+        let prompt: Vec<usize> = (0..20).map(|token| 100 * (number + 1) + token).collect();
+        let body = json!({"prompt": prompt, "n_predict": 4, "ignore_eos": true, "id_slot": id_slot});
+        let answer = server.advancing(|| server.post("/completion", &body.to_string())).json();
+        assert_eq!(answer["id_slot"], json!(slot), "{id_slot}");
+        assert_eq!(answer["timings"]["cache_n"], json!(0), "{id_slot}");
+    }
+}
+
+/// As observed in llama-server b11549: requests that ask for a busy slot wait for it beside free ones, and a request that
+/// asks for none is served before them.
+#[test]
+fn a_request_waits_for_the_busy_slot_that_it_asks_for() {
+    let server = Server::start(SHARED, "--time-scale 0");
+    let body = |number: u32, tokens: u32, id_slot: i32| {
+        let prompt: Vec<u32> = (0..100).map(|token| 1000 * number + token).collect();
+        json!({"prompt": prompt, "n_predict": tokens, "max_tokens": tokens, "ignore_eos": true, "id_slot": id_slot})
+            .to_string()
+    };
+    let mut sent = vec![begin(&server, &body(1, 400, 1))];
+    server.advance_until("llamacpp:requests_processing ", |n| n == 1.0);
+    sent.extend((2..=8).map(|number| begin(&server, &body(number, 4, 1))));
+    server.advance_until("llamacpp:requests_deferred ", |n| n == 7.0);
+    let slots = server.get("/slots").json();
+    let busy: Vec<usize> = (0..4).filter(|slot| slots[slot]["is_processing"] == true).collect();
+    assert_eq!(busy, [1]);
+    let free = server.advancing(|| server.post("/completion", &body(9, 4, -1))).json();
+    assert_eq!(free["id_slot"], json!(3), "{free}");
+    for answer in server.advancing(|| sent.into_iter().map(read).collect::<Vec<_>>()) {
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+}
+
 /// The gauges of speed count from the last scrape, totals do not; a request for no token generates one.
 #[test]
 fn a_scrape_of_llama_cpp_restarts_its_gauges() {

@@ -7,6 +7,8 @@ const ANSWERS: &str = include_str!("../../../../roofcast/tests/data/llama-server
 #[derive(Debug, serde::Deserialize)]
 struct Answer {
     case: String,
+    /// The slot that the request asked for.
+    asked: Option<i64>,
     slot: usize,
     cached: u64,
     generated: u64,
@@ -38,7 +40,8 @@ fn rules(case: &str) -> SlotCaching {
     };
     match case {
         "default" => SlotCaching { unified: true, ..base },
-        "own" => base,
+        "asked" => SlotCaching { unified: true, ..base },
+        "own" | "asked-own" => base,
         "no-ram" => SlotCaching { count: 3, host_tokens: 0, ..base },
         "no-ram-unified" => SlotCaching { unified: true, host_tokens: 0, ..base },
         "one" => SlotCaching { count: 1, ..base },
@@ -68,10 +71,14 @@ fn slots_are_chosen_and_kept_as_the_server_does() {
         // All outputs of a server of zeros are alike; those of Gemma follow its prompt.
         let output_segment = if case == "gemma" { tokens.runs()[0].segment + 1 } else { 1000 };
         slots.arrive(0, SharedPrefix { tokens, own_from: u64::MAX, output_segment, output_tokens: None });
-        let cached = slots.find(0, known);
+        let asked = answer.asked.map(|id| id.rem_euclid(slots.rules.count as i64) as usize);
+        let cached = match asked {
+            Some(slot) => slots.choose(0, slot, known),
+            None => slots.find(0, known),
+        };
         let chosen = slots.chosen.unwrap();
         assert_eq!((chosen.slot, cached), (answer.slot, answer.cached), "request {number}: {answer:?}");
-        assert_eq!(slots.find(0, known), cached);
+        assert!(asked.is_some() || slots.find(0, known) == cached);
         slots.admit(0, known);
         slots.leave(0, known + answer.generated, answer.generated);
         slots.forget(0);
