@@ -70,7 +70,7 @@ fn tokens(document: &Document, metric: &str, total: &str, completed: f64) -> Res
 
 /// Mean of a metric in milliseconds, by the unit that it names.
 fn milliseconds(document: &Document, metric: &str) -> Result<Option<f64>> {
-    let to_ms = document.milliseconds_per_unit(metric);
+    let to_ms = document.milliseconds_per_unit(metric)?;
     Ok(document.number(&format!("{metric}/avg"))?.map(|value| value * to_ms))
 }
 

@@ -100,12 +100,14 @@ impl Document<'_> {
     }
 
     /// Milliseconds in the unit that a metric names; 1 if it names none.
-    pub(super) fn milliseconds_per_unit(&self, metric: &str) -> f64 {
-        match self.text(&format!("{metric}/unit")) {
-            Some("sec" | "s" | "seconds") => 1e3,
-            Some("us") => 1e-3,
-            Some("ns") => 1e-6,
-            _ => 1.0,
+    pub(super) fn milliseconds_per_unit(&self, metric: &str) -> Result<f64> {
+        let path = format!("{metric}/unit");
+        match self.at(&path).map(Value::as_str) {
+            None | Some(Some("ms" | "milliseconds")) => Ok(1.0),
+            Some(Some("sec" | "s" | "seconds")) => Ok(1e3),
+            Some(Some("us" | "microseconds")) => Ok(1e-3),
+            Some(Some("ns" | "nanoseconds")) => Ok(1e-6),
+            Some(_) => self.refuse(&path, "ms, s, sec, us or ns"),
         }
     }
 
@@ -120,6 +122,14 @@ impl Document<'_> {
             None | Some(0.0) => Ok(None),
             Some(n) if n.fract() == 0.0 && n <= 1e15 => Ok(Some(n as u64)),
             Some(n) => Err(Error::field(self.place, path, n, "a whole number, or null")),
+        }
+    }
+
+    /// The degree of a parallelism at a path of keys, which is 1 or more.
+    pub(super) fn degree(&self, path: &str) -> Result<Option<u64>> {
+        match self.number(path)? {
+            Some(0.0) => self.refuse(path, "a whole number from 1, or null"),
+            _ => self.count(path),
         }
     }
 

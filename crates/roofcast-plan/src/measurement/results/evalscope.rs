@@ -97,10 +97,13 @@ fn run(document: &Document) -> Result<ClientRun> {
     run.totals(document.place, [completed, failed], [(input?, &[]), (output?, &[])])?;
     run.set("num_prompts", completed as u64);
     let streamed = streamed(document);
+    let time = |key: &str| Ok(document.key(key)?.filter(|time| *time > 0.0));
+    let times: [Result<Option<f64>>; 3] = [time(names.ttft), time(names.tpot), time(names.latency)];
+    let [ttft, tpot, latency] = times;
     run.measured = Metrics {
-        ttft_ms: above(names.ttft).filter(|_| streamed).map(|time| time * names.unit_ms),
-        tpot_ms: above(names.tpot).filter(|_| streamed).map(|time| time * names.unit_ms),
-        e2e_ms: above(names.latency).map(|seconds| seconds * 1e3),
+        ttft_ms: ttft?.filter(|_| streamed).map(|time| time * names.unit_ms),
+        tpot_ms: tpot?.filter(|_| streamed).map(|time| time * names.unit_ms),
+        e2e_ms: latency?.map(|seconds| seconds * 1e3),
         ..Metrics::default()
     };
     if document.keys.contains_key(OLDER_NAMES.users) {

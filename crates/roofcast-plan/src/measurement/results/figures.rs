@@ -65,7 +65,7 @@ pub(super) fn aiperf(document: &Document) -> Vec<Figures> {
     ];
     let mut all = figures(document, &RATES);
     for (theirs, metric) in LATENCIES {
-        let factor = document.milliseconds_per_unit(theirs);
+        let Ok(factor) = document.milliseconds_per_unit(theirs) else { continue };
         for (statistic, figure) in [("avg", "mean"), ("p50", "median"), ("p99", "p99")] {
             let value = document.at(&format!("{theirs}/{statistic}")).and_then(Value::as_f64);
             all.extend(value.map(|value| (format!("{figure}_{metric}_ms"), value * factor)));

@@ -65,7 +65,7 @@ fn run(document: &Document) -> Result<ClientRun> {
         hardware: document.text("hw").map(|hw| hw.split(['-', '_']).next().unwrap_or(hw).to_owned()),
         engine,
         weights,
-        tp: document.count("tp")?,
+        tp: document.degree("tp")?,
         ep: document.count("ep")?.filter(|ep| *ep > 1),
         drafts: drafts.map(|(key, value)| (key.to_owned(), value.to_owned())),
         ..Stated::default()

@@ -17,6 +17,9 @@ pub(super) use forms::is_table;
 use roofcast_facts::error::Result;
 use serde_json::{Map, Value};
 
+/// Largest accepted rate in tokens per second: a token a nanosecond, the resolution of the program's times.
+const MOST_TOKENS_S: f64 = 1e9;
+
 pub(super) fn wrote(keys: &Map<String, Value>) -> bool {
     keys.contains_key("n_prompt") && keys.contains_key("n_gen") && keys.contains_key("avg_ns")
 }
@@ -48,7 +51,11 @@ fn run(document: &Document) -> Result<ClientRun> {
     let prompt = count("n_prompt")?;
     let answer = count("n_gen")?;
     let depth = count("n_depth")?;
-    let ms = document.needed("avg_ns")? / 1e6;
+    let ns = document.needed("avg_ns")?;
+    if ((prompt + answer) as f64) * 1e9 > MOST_TOKENS_S * ns {
+        return document.refuse("avg_ns", "at least 1 ns a token");
+    }
+    let ms = ns / 1e6;
     let mut run = ClientRun::under(ClientLoad::Users(1));
     run.input = fixed(prompt);
     run.output = fixed(answer);

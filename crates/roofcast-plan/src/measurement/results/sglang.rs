@@ -178,8 +178,8 @@ fn stated(document: &Document) -> Result<Stated> {
         version: document.text("server_info/version").map(str::to_owned),
         weights: weights.map(str::to_owned),
         kv: kv.map(|_| "fp8".to_owned()),
-        tp: document.count("server_info/tp_size")?,
-        pp: document.count("server_info/pp_size")?,
+        tp: document.degree("server_info/tp_size")?,
+        pp: document.degree("server_info/pp_size")?,
         ep: document.count("server_info/ep_size")?.filter(|ep| *ep > 1),
         drafts,
         ..Stated::default()

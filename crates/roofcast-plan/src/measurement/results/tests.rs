@@ -197,6 +197,10 @@ fn aiperf_and_genai_perf() {
         "inter_token_latency": {"unit": "ms", "avg": 5}, "input_sequence_length": {"avg": 100},
         "output_sequence_length": {"avg": 8}, "input_config": {"loadgen": {"concurrency": 2}}}"#;
     let row = times(old, "aiperf", [Some(20.0), Some(5.0), None]);
+    let seconds = old.replacen(r#""unit": "ms", "avg": 20"#, r#""unit": "s", "avg": 0.02"#, 1);
+    times(&seconds, "aiperf", [Some(20.0), Some(5.0), None]);
+    refused(&old.replacen(r#""ms""#, r#""fortnight""#, 1), &["time_to_first_token/unit", "fortnight", "ms"]);
+    refused(&old.replacen(r#""ms""#, "7", 1), &["time_to_first_token/unit", "7"]);
     assert_eq!((row.concurrency, row.input, row.output), (Some(2), fixed(100), fixed(8)));
     // Schema 1.5: totals are separate; there are two phases, of which the first warms up; the users bound a rate.
     let new = r#"{"schema_version": "1.5", "request_count": {"avg": 400}, "error_request_count": {"avg": 1},
@@ -274,6 +278,9 @@ fn inference_perf_and_evalscope_report_seconds() {
     let row = times(summary, "evalscope", [Some(18.0), Some(7.0), Some(361.0)]);
     assert_eq!((row.kind, row.concurrency), (MeasurementKind::ClosedLoop, Some(4)));
     refused(&summary.replacen('{', r#"{"Avg Turns/Request": 4.0, "#, 1), &["Avg Turns/Request"]);
+    for (key, time) in [("Avg TTFT (ms)", "18.0"), ("Avg TPOT (ms)", "7.0"), ("Avg Latency (s)", "0.361")] {
+        refused(&summary.replace(&format!("{key}\": {time}"), &format!("{key}\": -{time}")), &[key, time]);
+    }
 }
 
 #[test]
@@ -285,6 +292,9 @@ fn trtllm_and_inferencex_state_their_deployment() {
     let row = times(report, "trtllm-bench", [Some(18.0), Some(7.0), Some(361.0)]);
     assert_eq!((row.engine.as_str(), row.weights.as_str(), row.kv.as_str()), ("tensorrt-llm", "fp8", "fp8"));
     assert_eq!((row.kind, row.concurrency), (MeasurementKind::ClosedLoop, Some(4)));
+    for key in ["tp_size", "pp_size"] {
+        refused(&report.replace(&format!("{key}\": 1"), &format!("{key}\": 0")), &[key, "is 0"]);
+    }
     // 39 of 40 in flight on average: all are queued at once.
     let burst = one("r", &report.replace("requests\": 4.0", "requests\": 39.0"), &plain()).unwrap();
     assert_eq!((burst.kind, burst.concurrency), (MeasurementKind::BurstAllAtOnce, Some(40)));

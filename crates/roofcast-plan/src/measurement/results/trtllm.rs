@@ -66,8 +66,8 @@ fn run(document: &Document) -> Result<ClientRun> {
         version: document.text("engine/version").map(str::to_owned),
         weights: format("quantization"),
         kv: format("kv_cache_dtype"),
-        tp: document.count("world_info/tp_size")?,
-        pp: document.count("world_info/pp_size")?,
+        tp: document.degree("world_info/tp_size")?,
+        pp: document.degree("world_info/pp_size")?,
         ep: document.count("world_info/ep_size")?.filter(|ep| *ep > 1),
         drafts,
         ..Stated::default()

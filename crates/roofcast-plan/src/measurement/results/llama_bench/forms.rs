@@ -150,6 +150,9 @@ fn row_of(place: &str, columns: &[&str], cells: &[&str]) -> Result<Keys> {
     let counts =
         counts(test).ok_or_else(|| wrong("test", test, "pp512, tg128, pp512+tg128, or one @ d4096"))?;
     let rate = tokens_s.filter(|rate| *rate > 0.0).ok_or_else(|| wrong("t/s", "none", "a rate above 0"))?;
+    if rate > super::MOST_TOKENS_S {
+        return Err(wrong("t/s", &format!("{rate:e}"), "up to 10^9 tokens per second"));
+    }
     for (field, count) in ["n_prompt", "n_gen", "n_depth"].into_iter().zip(counts) {
         keys.insert(field.to_owned(), Value::from(count));
     }

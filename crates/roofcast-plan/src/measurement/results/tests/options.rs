@@ -206,6 +206,8 @@ fn llama_benchs_table_and_sql() {
     assert_eq!((read_rows[1].context, read_rows[1].weights.as_str()), (Some(4160), "q4_k_m"));
     let wrong = read("r", &table.replace("pp512", "px512"), &plain(), Catalog::embedded().unwrap());
     assert!(wrong.unwrap_err().to_string().contains("r:4"));
+    let fast = read("r", &table.replace("10000.00", "1e308"), &plain(), Catalog::embedded().unwrap());
+    assert!(fast.unwrap_err().to_string().contains("`t/s` is 1e308; accepted: up to 10^9"));
     let sql = "CREATE TABLE IF NOT EXISTS llama_bench (\n  build_number INTEGER\n);\n\n\
         INSERT INTO llama_bench (build_number, gpu_info, backends, model_type, model_n_params, type_k, type_v, n_gpu_layers, split_mode, tensor_split, devices, tensor_buft_overrides, n_prompt, n_gen, n_depth, avg_ns) \
         VALUES ('11434', 'NVIDIA H100 80GB HBM3, NVIDIA H100 80GB HBM3', 'CUDA', 'llama 8B Q4_K - Medium', '8030261312', 'f16', 'f16', '-1', 'layer', '0.00', 'auto', 'none', '512', '0', '0', '51200000');\n";
@@ -222,6 +224,7 @@ fn llama_benchs_table_and_sql() {
         ("'none', '512'", "'ffn=CPU', '512'", "tensor_buft_overrides"),
         ("HBM3, NVIDIA H100 80GB HBM3", "HBM3, NVIDIA GeForce RTX 4090", "gpu_info"),
         ("'f16', 'f16'", "'f16', 'q8_0'", "type_v"),
+        ("'51200000'", "'511'", "avg_ns"),
     ] {
         match rows(&sql.replace(from, to), &plain()).remove(0) {
             Ok(row) => assert!(word.is_empty() && row.parallelism.pp.is_none(), "{to}"),
