@@ -15,6 +15,8 @@ use serde::Serialize;
 
 /// Most accelerators that a search considers.
 const MOST_ACCELERATORS: u64 = 65_536;
+/// Most accelerators of a topology that is tried.
+const MOST_TOPOLOGY: u64 = 4096;
 /// Most ways to divide the accelerators into pipeline stages that are tried.
 const MOST_SHAPES: usize = 16;
 
@@ -23,7 +25,7 @@ const MOST_SHAPES: usize = 16;
 pub struct CapacityQuestion {
     /// Context of each sequence in tokens.
     pub context: u64,
-    /// Sequences that `min_accelerators` must hold.
+    /// Sequences that must fit.
     pub batch: u64,
     /// Tokens of context that are promised to users, over tokens that fit, in percent: 200 promises every token twice.
     pub oversubscription_percent: u64,
@@ -35,9 +37,10 @@ pub struct CapacityQuestion {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Capacity {
-    /// True if the weights fit and leave room for a sequence of the context.
+    /// True if the weights fit and leave room for the batch of the question: it is at most `max_batch`.
     pub fits: bool,
-    /// Bytes that are missing on the fullest accelerator for the weights and a sequence of the context; 0 if both fit.
+    /// Bytes that are missing on the fullest accelerator for the weights and the batch of the question; 0 if both fit, and
+    /// where requests are bounded by the pool of recurrent states.
     pub short_by_bytes: Bytes,
     /// Parameter counts.
     pub parameters: Parameters,
@@ -65,7 +68,7 @@ pub struct Capacity {
     pub users: u64,
     /// Number of deployments that serve the users of the question.
     pub deployments_for_users: Option<u64>,
-    /// Fewest accelerators whose total memory holds the weights and the batch of the question.
+    /// Fewest accelerators whose total memory holds the weights and the batch of the question, beyond the sizes that do not.
     pub min_accelerators: Option<u64>,
     /// The smallest deployment of this chip that holds weights and batch, with its actual sharding.
     pub smallest_topology: Option<SmallestTopology>,
@@ -103,10 +106,13 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
     let tokens = memory.tokens(context);
     let kv_tokens = tokens.saturating_mul(replicas);
     let host = memory::host_tier(deployment, tokens).ok().flatten();
-    let fits = sequences > 0;
-    let short_by_bytes = if fits { Bytes::ZERO } else { missing(&memory, context) };
+    let max_batch = sequences.saturating_mul(replicas);
+    let fits = max_batch >= question.batch.max(1);
+    let each = question.batch.max(1).div_ceil(replicas * deployment.parallelism.attention_dp);
+    let short_by_bytes = if fits { Bytes::ZERO } else { missing(&memory, context, each) };
     let smallest_topology = topologies(deployment, context, question.batch);
-    let pooled = min_accelerators(&memory, context, question.batch);
+    let min_accelerators =
+        fewest(&memory, context, question.batch, smallest_topology.as_ref().map(|found| found.count));
     let users =
         u64::try_from(u128::from(sequences * replicas) * u128::from(question.oversubscription_percent) / 100)
             .unwrap_or(u64::MAX);
@@ -123,13 +129,11 @@ pub fn capacity(deployment: &Deployment, question: &CapacityQuestion) -> Capacit
         storage_kv_tokens: host
             .and_then(|host| host.storage)
             .map(|storage| storage.tokens.saturating_mul(replicas)),
-        max_batch: sequences.saturating_mul(replicas),
+        max_batch,
         longest_context: longest_context(&memory),
         users,
         deployments_for_users: question.users.filter(|_| users > 0).map(|wanted| wanted.div_ceil(users)),
-        // Reserves are those of this deployment, and a smaller one may reserve less.
-        min_accelerators: pooled
-            .map(|least| smallest_topology.as_ref().map_or(least, |s| least.min(s.count))),
+        min_accelerators,
         smallest_topology,
         in_stages: if sequences == 0 { in_stages(deployment, context, question.batch) } else { None },
         ranks: memory.ranks().to_vec(),
@@ -144,16 +148,17 @@ fn per_token(deployment: &Deployment, context: u64) -> Bytes {
     deployment.model.kv_bytes_per_token(deployment.kv, context)
 }
 
-/// Bytes that are missing on the fullest rank to hold weights, reserves and one sequence of `context` tokens.
-pub fn missing(memory: &Memory, context: u64) -> Bytes {
+/// Bytes that are missing on the fullest rank to hold weights, reserves and `batch` sequences of `context` tokens.
+pub fn missing(memory: &Memory, context: u64, batch: u64) -> Bytes {
     let deployment = memory.deployment;
     if deployment.ideal {
         let pool = deployment.accelerator.memory_bytes
             * (deployment.parallelism.stage_ranks() * deployment.parallelism.pp);
-        return (deployment.weight_bytes + per_sequence(deployment, context)).saturating_sub(pool);
+        return (deployment.weight_bytes + per_sequence(deployment, context) * batch).saturating_sub(pool);
     }
+    let context = memory::padded(deployment, context);
     let lacks = |(stage, rank): (usize, &Rank)| {
-        (memory::sequence_bytes(deployment, stage, context) + rank.short_by_bytes)
+        (memory::sequence_bytes(deployment, stage, context) * batch + rank.short_by_bytes)
             .saturating_sub(rank.kv_bytes)
             .max(rank.short_by_bytes)
     };
@@ -173,11 +178,36 @@ fn longest_context(memory: &Memory) -> u64 {
     below
 }
 
+/// Fewest accelerators that hold `batch` sequences: by [`pooled`], but more than every size that was tried in vain before
+/// `smallest`, the size of the smallest topology.
+fn fewest(memory: &Memory, context: u64, batch: u64, smallest: Option<u64>) -> Option<u64> {
+    let deployment = memory.deployment;
+    let parallelism = &deployment.parallelism;
+    // Reserves are those of this deployment, and a smaller one may reserve less.
+    let by_memory = pooled(memory, context, batch)?.min(smallest.unwrap_or(u64::MAX));
+    let holds = memory.sequences(context) >= batch;
+    if holds && parallelism.attention_dp > 1 {
+        return Some(by_memory);
+    }
+    let chip = &deployment.accelerator;
+    let mut sizes = chip.sizes(MOST_TOPOLOGY);
+    sizes.retain(|count| shape_of(&deployment.model, chip, *count).is_some());
+    if !holds && parallelism.attention_dp == 1 && !deployment.ideal {
+        sizes.push(parallelism.tp * parallelism.pp);
+    }
+    let is_vain = |count: &u64| smallest.is_none_or(|smallest| *count < smallest);
+    let above = sizes.into_iter().filter(is_vain).max().map_or(1, |count| count + 1);
+    match smallest {
+        Some(_) => Some(by_memory.max(above)),
+        None => Some(by_memory).filter(|count| *count >= above),
+    }
+}
+
 /// Fewest accelerators whose total memory, less reserves, holds the weights that are not on the host, and `batch`
 /// sequences.
 ///
 /// ceil((weights + batch × sequence) / free bytes of one accelerator), with the activations of `deployment`.
-fn min_accelerators(memory: &Memory, context: u64, batch: u64) -> Option<u64> {
+fn pooled(memory: &Memory, context: u64, batch: u64) -> Option<u64> {
     let deployment = memory.deployment;
     let hosted: Bytes = deployment.stages.iter().map(|stage| stage.host_bytes).sum();
     let hosted = hosted * deployment.parallelism.stage_ranks();
@@ -203,7 +233,7 @@ fn topologies(deployment: &Deployment, context: u64, batch: u64) -> Option<Small
 /// parallelism within a node, then pipeline stages over nodes.
 fn smallest(deployment: &Deployment, context: u64, batch: u64) -> Option<SmallestTopology> {
     let chip = &deployment.accelerator;
-    let sizes = chip.sizes(MOST_ACCELERATORS.min(4096));
+    let sizes = chip.sizes(MOST_TOPOLOGY);
     sizes.into_iter().find_map(|count| {
         let (tp, pp) = shape_of(&deployment.model, chip, count)?;
         holding(deployment, [tp, pp], context, batch)
@@ -297,5 +327,49 @@ mod tests {
         assert_eq!((three.max_batch, stages), (0, Some((3, 1, 3))));
         let four = answer_for(4);
         assert!(four.max_batch > 0 && four.in_stages.is_none());
+    }
+
+    /// A batch fits if it is at most the largest one, and then no more accelerators are needed; one more sequence needs more.
+    #[test]
+    fn a_batch_fits_up_to_the_largest() {
+        let catalog = roofcast_facts::Catalog::embedded().unwrap();
+        let models = ["Qwen/Qwen3.6-27B", "Qwen/Qwen3.5-27B", "google/gemma-3-27b-it", "openai/gpt-oss-20b"];
+        let others = ["meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-V2-Lite", "Qwen/Qwen3-30B-A3B"];
+        let mut asked = 0;
+        for (id, (chip, weights)) in models.iter().chain(&others).flat_map(|id| {
+            [("rtx-5090", "nvfp4"), ("h100-sxm", "fp8"), ("mi300x", "bf16")].map(|machine| (id, machine))
+        }) {
+            let entry = catalog.model(id).unwrap();
+            let model = Arc::new(config::read(&entry.id, "catalog", &entry.config).unwrap());
+            let chip = Arc::new(catalog.accelerator(chip).unwrap().clone());
+            let precision =
+                roofcast_ask::spec::PrecisionSpec { weights: Some(weights.into()), ..Default::default() };
+            let parallelism = RequestedParallelism { tp: Some(1), ..RequestedParallelism::default() };
+            let options = DeploymentOptions { precision, parallelism, ..DeploymentOptions::default() };
+            let Ok(deployment) = Deployment::resolve(model, chip, &options) else { continue };
+            let answer_for = |batch| {
+                let context = 4096;
+                capacity(
+                    &deployment,
+                    &CapacityQuestion { context, batch, oversubscription_percent: 100, users: None },
+                )
+            };
+            let largest = answer_for(1).max_batch;
+            for batch in [1, largest.saturating_sub(1), largest, largest + 1, largest + 2] {
+                if batch == 0 {
+                    continue;
+                }
+                let answer = answer_for(batch);
+                let place = format!("{id} on {} with {batch}", deployment.accelerator.id);
+                let on_itself = answer.smallest_topology.as_ref().is_some_and(|found| found.count == 1);
+                assert_eq!(
+                    (answer.fits, on_itself, answer.min_accelerators == Some(1)),
+                    (batch <= largest, batch <= largest, batch <= largest),
+                    "{place}"
+                );
+                asked += 1;
+            }
+        }
+        assert!(asked > 50, "{asked}");
     }
 }

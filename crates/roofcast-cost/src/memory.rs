@@ -329,7 +329,7 @@ fn share(room: Bytes, context: u64, sequence: Bytes) -> u64 {
 }
 
 /// `context` rounded up to whole blocks.
-fn padded(deployment: &Deployment, context: u64) -> u64 {
+pub(crate) fn padded(deployment: &Deployment, context: u64) -> u64 {
     if deployment.ideal { context } else { context.next_multiple_of(block_tokens(deployment)) }
 }
 

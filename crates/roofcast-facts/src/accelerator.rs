@@ -298,7 +298,7 @@ impl Accelerator {
     }
 
     /// True if the chip computes in the dtype and with the scales of `format`. NVFP4's, an 8-bit float per 16 values, are NVIDIA's alone; the
-    /// 4-bit floats of other makers are MXFP4 (AMD's CDNA 4, AWS's Trainium3), and vLLM emulates NVFP4 on them
+    /// 4-bit floats of other makers are MXFP4 (AMD's CDNA 4, AWS's Trainium3), and vLLM emulates NVFP4 on AMD's
     /// (https://github.com/vllm-project/vllm/pull/35733).
     pub fn computes(&self, format: &Format) -> bool {
         let has_scales = format.name != Format::NVFP4.name || self.vendor == "nvidia";

@@ -260,7 +260,7 @@ fn rule(
         }
     };
     if let DtypeRule::Linear(format) = &rule {
-        supported(format, chip)?;
+        supported(format, chip, activations)?;
     }
     Ok(rule)
 }
@@ -294,21 +294,31 @@ fn stores_fp8(quantization: &Quantization) -> bool {
     quantization.format.name.starts_with("fp8")
 }
 
-/// Refuses a format in whose dtype, or with whose scales, `chip` does not compute.
-fn supported(format: &Format, chip: &Accelerator) -> Result<()> {
+/// Refuses a format in whose dtype, or with whose scales, `chip` does not compute; `activations` is the dtype that the user requests.
+fn supported(format: &Format, chip: &Accelerator, activations: Option<Dtype>) -> Result<()> {
     format.compute.map_or(Ok(()), |dtype| chip.peak(dtype).map(drop))?;
     if chip.computes(format) {
         return Ok(());
     }
-    let accepted = format!("bf16: {} does not compute in {}", chip.id, format.name);
-    Err(Error::field("precision", "activations", "fp4", accepted))
+    let lacks = format!("{} does not compute in {}", chip.id, format.name);
+    Err(match activations {
+        Some(dtype) => Error::field("precision", "activations", dtype, format!("bf16: {lacks}")),
+        None => Error::field("precision", "weights", format.name, format!("mxfp4, w4 or bf16: {lacks}")),
+    })
 }
 
-/// Note on weights in 4-bit floats with other scales than those of `chip`.
+/// True if an engine unpacks `format` to 16 bits on `chip`, which does not compute in it: vLLM has one kernel for NVFP4 under ROCm,
+/// which does not ask for a generation (`_POSSIBLE_NVFP4_KERNELS` in `vllm/model_executor/kernels/linear/__init__.py`,
+/// `EmulationNvFp4LinearKernel`).
+fn is_emulated(format: &Format, chip: &Accelerator) -> bool {
+    format.name == Format::NVFP4.name && chip.vendor == "amd"
+}
+
+/// Note on weights that an engine emulates on `chip`.
 fn emulated(chip: &Accelerator) -> String {
     format!(
-        "{} has no nvfp4, its 4-bit floats are mxfp4: engines emulate nvfp4 there; weights count as weight-only, without the time \
-         of unpacking them",
+        "{} does not compute in nvfp4; vLLM emulates nvfp4 on AMD's chips: weights count as weight-only, without the time of \
+         unpacking them to 16 bits in each step",
         chip.id
     )
 }
@@ -326,7 +336,7 @@ fn in_mxfp4(format: Format, chip: &Accelerator, assumptions: &mut Vec<String>) -
 /// Returns `format` as weight-only where `chip` does not compute in it and engines unpack it, with a note.
 fn unpacked(format: Format, chip: &Accelerator, assumptions: &mut Vec<String>) -> Format {
     let Some(dtype) = format.compute.filter(|_| !chip.computes(&format)) else { return format };
-    if chip.has(dtype) {
+    if is_emulated(&format, chip) {
         assumptions.push(emulated(chip));
         return Format { compute: None, ..format };
     }
@@ -348,15 +358,19 @@ fn computes(
 ) -> Result<()> {
     let format = with_activations(quantization.format, activations)?;
     if activations.is_some() {
-        return supported(&format, chip);
+        return supported(&format, chip, activations);
     }
     let others = quantization.formats().into_iter().filter(|format| !chip.computes(format));
-    assumptions.extend(others.filter_map(|format| format.compute).map(|dtype| match chip.has(dtype) {
-        true => emulated(chip),
-        false => format!(
-            "{} has no {dtype} rate: the checkpoint's {} is weight-only there",
-            chip.id, quantization.method
-        ),
+    assumptions.extend(others.filter_map(|format| {
+        let dtype = format.compute?;
+        let lacking = if chip.has(dtype) { format.name } else { dtype.name() };
+        Some(match is_emulated(&format, chip) {
+            true => emulated(chip),
+            false => format!(
+                "{} has no {lacking} rate: the checkpoint's {} is weight-only there",
+                chip.id, quantization.method
+            ),
+        })
     }));
     Ok(())
 }

@@ -65,6 +65,15 @@ impl FleetSpec {
         }
     }
 
+    /// Routers of the fleet and of its pools.
+    pub fn routers(&self) -> Vec<Routing> {
+        let pools = [&self.prefill, &self.decode, &self.beside].into_iter().flatten();
+        let mut routers = vec![self.router];
+        routers.extend(pools.filter_map(|pool| pool.router));
+        routers.dedup();
+        routers
+    }
+
     /// Catalog ids of the accelerators of a fleet: of the prefill or the `beside` pool, and of the decode pool. `own`
     /// stands for a pool that does not exist or names no accelerator.
     pub fn accelerators<'a>(&'a self, own: Option<&'a str>) -> [Option<&'a str>; 2] {
@@ -136,6 +145,33 @@ impl Routing {
     pub fn weighs_caches(self) -> bool {
         self.receives_events() || matches!(self, Routing::CacheAware | Routing::VllmCacheAware)
     }
+
+    /// True if the policy reads the key `key` of `[fleet.routing]`.
+    pub fn reads(self, key: &str) -> bool {
+        let keys: &[&str] = match self {
+            Routing::DynamoKv => &[
+                "overlap_score_credit",
+                "host_cache_hit_weight",
+                "prefill_load_scale",
+                "decode_active_request_weight",
+                "router_temperature",
+            ],
+            Routing::LlmD => &[
+                "prefix_cache_weight",
+                "host_prefix_cache_weight",
+                "lora_affinity_weight",
+                "queue_weight",
+                "kv_cache_utilization_weight",
+            ],
+            Routing::CacheAware | Routing::VllmCacheAware => {
+                &["cache_threshold", "balance_abs_threshold", "balance_rel_threshold"]
+            }
+            Routing::Kvaware => &["kv_aware_threshold"],
+            Routing::KvAware => &["kv_penalty_host", "router_temperature"],
+            _ => &[],
+        };
+        keys.contains(&key) || key == "event_delay_s" && self.receives_events()
+    }
 }
 
 /// `[fleet.routing]`: weights and thresholds of the routers that weigh cached prefixes, by each router's own names and
@@ -204,12 +240,36 @@ impl Default for RoutingSpec {
 }
 
 impl RoutingSpec {
-    /// Refuses weights and thresholds that are negative or not finite.
+    /// Refuses weights and thresholds that are negative or not finite, and those that none of `routers` reads, unless they
+    /// are the defaults.
     ///
     /// # Errors
     /// The error names the key, the value found and the accepted values.
-    pub fn check(&self, place: &str) -> Result<()> {
-        let values = [
+    pub fn check(&self, place: &str, routers: &[Routing]) -> Result<()> {
+        for ((key, found, most), (_, default, _)) in self.values().into_iter().zip(Self::default().values()) {
+            let refuse =
+                |accepted: String| Err(Error::field(place, format!("fleet.routing.{key}"), found, accepted));
+            if !(0.0..=most).contains(&found) {
+                return refuse(format!("0 to {most}"));
+            }
+            if found != default && !routers.iter().any(|router| router.reads(key)) {
+                let names = |routers: Vec<Routing>, by: &str| {
+                    routers.into_iter().map(Routing::name).collect::<Vec<_>>().join(by)
+                };
+                let readers = Routing::ALL.into_iter().filter(|router| router.reads(key)).collect();
+                let router = names(routers.to_vec(), "\", \"");
+                return refuse(format!(
+                    "omitted with router = \"{router}\", which does not read it; {} can",
+                    names(readers, " or ")
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys, each with its value and the largest one.
+    fn values(&self) -> [(&'static str, f64, f64); 16] {
+        [
             ("overlap_score_credit", self.overlap_score_credit, MOST_WEIGHT),
             ("host_cache_hit_weight", self.host_cache_hit_weight, MOST_WEIGHT),
             ("host_prefix_cache_weight", self.host_prefix_cache_weight, MOST_WEIGHT),
@@ -226,14 +286,7 @@ impl RoutingSpec {
             ("kv_aware_threshold", self.kv_aware_threshold, 1e9),
             ("kv_penalty_host", self.kv_penalty_host, 1.0),
             ("event_delay_s", self.event_delay_s, LONGEST_S),
-        ];
-        for (key, found, most) in values {
-            if !(0.0..=most).contains(&found) {
-                let accepted = format!("0 to {most}");
-                return Err(Error::field(place, format!("fleet.routing.{key}"), found, accepted));
-            }
-        }
-        Ok(())
+        ]
     }
 }
 

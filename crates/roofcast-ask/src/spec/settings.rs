@@ -5,7 +5,7 @@
 
 use super::keys::{self, KEYS, SpecKey};
 use super::sections::spell;
-use crate::spec::{AutoscaleRule, EngineKind};
+use crate::spec::{AutoscaleRule, EngineKind, Routing};
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::error::{Error, Result};
 use std::path::Path;
@@ -66,6 +66,10 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
                     .retain(|key, _| rule.is_none_or(|rule| rule.reads(key)));
                 put(&mut table, &setting.path, value)?;
             }
+            ("fleet.router", Some(_)) => {
+                put(&mut table, &setting.path, value)?;
+                routing(&mut table);
+            }
             ("slo.tpot_p99_ms" | "slo.tokens_per_s_user", _) => {
                 // Two keys set this bound, in different units.
                 section(&mut table, "slo")?
@@ -86,6 +90,17 @@ pub fn lay(mut table: Table, settings: &[Setting]) -> Result<Table> {
         }
     }
     Ok(table)
+}
+
+/// Removes the keys of `[fleet.routing]` that none of the fleet's routers reads: they stand for the router of the file.
+fn routing(table: &mut Table) {
+    let paths = ["fleet.router", "fleet.prefill.router", "fleet.beside.router"];
+    let names: Vec<&str> = paths.iter().filter_map(|path| get(table, path)?.as_str()).collect();
+    let routers: Vec<Routing> =
+        Routing::ALL.into_iter().filter(|router| names.contains(&router.name())).collect();
+    if let Some(Value::Table(section)) = get_mut(table, "fleet.routing") {
+        section.retain(|key, _| routers.iter().any(|router| router.reads(key)));
+    }
 }
 
 /// Removes the key at `path` under its other path, if one engine has the key.

@@ -12,7 +12,7 @@ use crate::show::column::{Column, Columns, Figure};
 use crate::show::number::{count, grouped};
 use crate::show::{self, table};
 use crate::{exit, input};
-use roofcast::capacity::{Capacity, CapacityQuestion, SmallestTopology, capacity};
+use roofcast::capacity::{Capacity, CapacityQuestion, capacity};
 use roofcast::checkpoint::by_type;
 use roofcast::checkpoint::compare::Difference;
 use roofcast::explain::{TensorRow, explain};
@@ -188,9 +188,12 @@ pub(crate) fn run(args: &CapacityArgs) -> anyhow::Result<ExitCode> {
                 + &tensors),
         )?;
     }
-    // A server may start with shorter sequences alone; a question without a command is about whole ones.
-    let is_feasible =
-        start.map_or(capacity_found.fits, |start| start.refusal.is_none() && capacity_found.kv_tokens > 0);
+    // A server may start with shorter sequences alone; a question without a command, or of a batch, is about whole ones.
+    let is_started = start.map(|start| start.refusal.is_none() && capacity_found.kv_tokens > 0);
+    let is_feasible = match is_started {
+        Some(is_started) if question.batch == 1 => is_started,
+        is_started => is_started.unwrap_or(true) && capacity_found.fits,
+    };
     Ok(if is_feasible { ExitCode::SUCCESS } else { exit::infeasible() })
 }
 
@@ -323,6 +326,9 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, (c, refused): (&
             "largest batch",
             format!("{} of {} tokens", grouped(c.max_batch), grouped(question.context)),
         ));
+        if c.max_batch > 0 && !c.fits {
+            pairs.push(("does not fit", parts::crowded(question, c.short_by_bytes)));
+        }
         pairs.push(("longest context", grouped(c.longest_context)));
     } else {
         pairs.push(("does not fit", format!("{} short on the fullest accelerator", both(c.short_by_bytes))));
@@ -365,7 +371,8 @@ fn people(deployment: &Deployment, question: &CapacityQuestion, (c, refused): (&
     if !deployment.ideal {
         pairs.push(("start", startup::told(&Startup::of(deployment, VOLUME_BYTES_PER_S))));
     }
-    let fitting = topologies.into_iter().filter_map(|(name, found)| Some((name, topology(found.as_ref()?))));
+    let fitting =
+        topologies.into_iter().filter_map(|(name, found)| Some((name, parts::topology(found.as_ref()?))));
     pairs.extend(fitting);
     table::pairs(&pairs) + &parts::of_ranks(deployment, c)
 }
@@ -405,14 +412,6 @@ fn told(deployment: &Deployment, (start, decoding_tokens): (&Start, u64), refusa
         ));
     }
     text
-}
-
-fn topology(s: &SmallestTopology) -> String {
-    let shape = s.shape.as_ref().map_or(String::new(), |s| {
-        format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
-    });
-    let bound = s.decode_bound.name();
-    format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
 }
 
 /// Table of every tensor, and of the sums that make up the totals.

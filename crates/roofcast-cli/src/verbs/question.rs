@@ -10,6 +10,11 @@ use roofcast::workload::{Arrivals, DrawnLoad, Length, LengthKind, LengthStatisti
 /// Relative difference below which a run has the rate of its whole recording.
 const SAME_RATE: f64 = 0.05;
 
+/// True if the rate of a run differs from that of its whole recording.
+fn differs(run: f64, whole: f64) -> bool {
+    (run / whole - 1.0).abs() > SAME_RATE
+}
+
 /// The load in words, as in `10 requests/s, 1000 prompt and 200 output tokens each`.
 pub(super) fn load(workload: &Workload) -> String {
     let parts = [arrivals(workload), lengths(workload)].join(", ");
@@ -31,7 +36,7 @@ pub(super) fn arrivals(workload: &Workload) -> String {
         Arrivals::Gamma { rate, burstiness } => format!("{} of burstiness {burstiness}", per_s(*rate)),
         Arrivals::Profile { rate, .. } => {
             let drawn = DrawnLoad::of(workload, "workload").ok().and_then(|drawn| drawn.per_s);
-            match drawn.filter(|drawn| (drawn / rate - 1.0).abs() > SAME_RATE) {
+            match drawn.filter(|drawn| differs(*drawn, *rate)) {
                 Some(drawn) => {
                     let whole = significant(*rate);
                     format!("{}, changing as recorded ({whole} over the whole recording)", per_s(drawn))
@@ -82,6 +87,9 @@ fn recorded(replay: &Replay, total: u64) -> String {
     }
     let what = if replay.has_sessions() { "sessions" } else { "requests" };
     let rate = replay.first_per_s(total);
+    let whole = replay.first_per_s(u64::MAX).filter(|whole| rate.is_some_and(|rate| differs(rate, *whole)));
+    let whole =
+        whole.map_or_else(String::new, |whole| format!(" ({} over the whole recording)", significant(whole)));
     let rate = rate.map_or_else(|| what.to_owned(), |rate| format!("{} {what}/s", significant(rate)));
     let run = usize::try_from(total).unwrap_or(usize::MAX);
     let clock = replay.recorded.as_ref().and_then(|trace| trace.coarse_clock(run)).map_or_else(
@@ -96,10 +104,11 @@ fn recorded(replay: &Replay, total: u64) -> String {
     );
     let spread = if replay.spread == Some(true) { ", spread between ticks of their clock" } else { "" };
     match replay.scale.filter(|scale| *scale != 1.0) {
-        None => format!("{rate} as they were recorded{clock}{spread}"),
-        Some(scale) => {
-            format!("{rate} as they were recorded{clock}{spread}, times scaled by {}", significant(scale))
-        }
+        None => format!("{rate} as they were recorded{whole}{clock}{spread}"),
+        Some(scale) => format!(
+            "{rate} as they were recorded{whole}{clock}{spread}, times scaled by {}",
+            significant(scale)
+        ),
     }
 }
 

@@ -353,3 +353,35 @@ fn an_engine_that_does_not_start_holds_nothing() {
     }
     assert!(run.out.contains("KV if it started") && run.out.contains("times are those of this engine alone"));
 }
+
+/// 400 requests: 200 at 10 a second, then 200 at 1 a second. 399 gaps in 219.9 s are 1.81 a second, and the first 199 in 19.9 s are 10.
+/// `--rate 2` scales all times by 1.8145/2 = 0.907: the first 200 then come at 10/0.9072 = 11.0 a second.
+#[test]
+fn a_part_of_a_recording_has_its_own_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tr.jsonl");
+    let at_ms = |n: u64| if n < 200 { 100 * n } else { 20_900 + 1000 * (n - 200) };
+    let line = |n| {
+        let at = at_ms(n);
+        format!("{{\"timestamp\": {at}, \"input_length\": 100, \"output_length\": 8, \"hash_ids\": [{n}]}}\n")
+    };
+    std::fs::write(&path, (0..400).map(line).collect::<String>()).unwrap();
+    let load = |flags: &str| {
+        let command = format!(
+            "simulate --model llama-3.1-8b --hardware h100-sxm --workload {} {flags}",
+            path.display()
+        );
+        roofcast(&command).out
+    };
+    for (flags, words) in [
+        (
+            "--rate 2 --requests 200",
+            "11.02 requests/s as they were recorded (2.00 over the whole recording), times scaled by 0.907",
+        ),
+        ("--requests 200", "10.00 requests/s as they were recorded (1.81 over the whole recording)"),
+        ("--rate 2", "2.00 requests/s as they were recorded, times scaled by 0.907"),
+    ] {
+        let text = load(flags);
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+}

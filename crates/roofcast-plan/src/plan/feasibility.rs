@@ -166,7 +166,7 @@ impl<'a> Judge<'a> {
     /// Bytes that are missing for weights and one request on the fullest accelerator of a shape's replica.
     pub(super) fn lacks(&self, shape: usize) -> Bytes {
         let fitted = self.fitted.get(shape).and_then(|fitted| fitted.as_ref().ok());
-        fitted.map_or(Bytes::ZERO, |f| missing(&Memory::of(&f.forecaster.deployment), self.demand.full()))
+        fitted.map_or(Bytes::ZERO, |f| missing(&Memory::of(&f.forecaster.deployment), self.demand.full(), 1))
     }
 
     /// The miss if `users` requests are always in flight, do not all fit, and may not wait.

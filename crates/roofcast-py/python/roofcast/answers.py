@@ -3295,11 +3295,11 @@ class Capacity(Document):
     """Users per sequence in memory."""
 
     fits: bool
-    """True if the weights fit and leave room for a sequence of the context."""
+    """True if the weights fit and leave room for the batch of the question: it is at most ``max_batch``."""
 
     short_by_bytes: int
-    """Bytes that are missing on the fullest accelerator for the weights and a sequence of the context; 0 if both
-    fit."""
+    """Bytes that are missing on the fullest accelerator for the weights and the batch of the question; 0 if both
+    fit, and where requests are bounded by the pool of recurrent states."""
 
     parameters: Parameters
     """Parameter counts."""
@@ -3332,7 +3332,8 @@ class Capacity(Document):
     """Number of deployments that serve the users of the question."""
 
     min_accelerators: int | None
-    """Fewest accelerators whose total memory holds the weights and the batch of the question."""
+    """Fewest accelerators whose total memory holds the weights and the batch of the question, beyond the sizes that
+    do not."""
 
     smallest_topology: SmallestTopology | None
     """The smallest deployment of this chip that holds weights and batch, with its actual sharding."""

@@ -109,7 +109,7 @@ impl Provision {
         requests: Requests,
         place: &str,
     ) -> Result<Provision> {
-        fleet.routing.check(place)?;
+        fleet.routing.check(place, &fleet.routers())?;
         if let Some(router) = fleet.decode.as_ref().and_then(|pool| pool.router).filter(|r| r.weighs_caches())
         {
             let accepted =

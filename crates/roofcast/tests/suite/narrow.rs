@@ -159,7 +159,7 @@ fn cases() -> impl Iterator<Item = (&'static str, &'static str, (&'static str, u
 }
 
 /// A chip computes in a narrow format if it has both the dtype and the scales; elsewhere the weights are unpacked to 16 bits, or the
-/// format is refused. CDNA 4 and Trainium3 have MXFP4, Blackwell has both.
+/// format is refused. CDNA 4 and Trainium3 have MXFP4, Blackwell has both. vLLM emulates NVFP4 on every chip of AMD, and on no other.
 #[test]
 fn formats_compute_where_the_chip_has_them() {
     let computes = |chip: &str, format: &str| {
@@ -169,7 +169,7 @@ fn formats_compute_where_the_chip_has_them() {
         };
         let chip = Arc::new(catalog().accelerator(chip).unwrap().clone());
         let deployment = Deployment::resolve(model("llama-3.1-8b"), chip, &options).ok()?;
-        let emulated = deployment.assumptions.iter().any(|note| note.contains("engines emulate nvfp4"));
+        let emulated = deployment.assumptions.iter().any(|note| note.contains("vLLM emulates nvfp4"));
         let step = cost(&Forecaster::ideal(deployment), &Batch::decode(1, 64), Utilization::FULL);
         let product = step.operators.iter().find(|o| o.name.name() == "gate_up_proj").unwrap();
         Some((product.dtype.to_string(), emulated))
@@ -178,7 +178,8 @@ fn formats_compute_where_the_chip_has_them() {
         ("b200-sxm", "nvfp4", "fp4", false),
         ("mi355x", "nvfp4", "bf16", true),
         ("mi350x", "nvfp4", "bf16", true),
-        ("trainium3", "nvfp4", "bf16", true),
+        ("mi300x", "nvfp4", "bf16", true),
+        ("mi210", "nvfp4", "bf16", true),
         ("mi355x", "mxfp4", "fp4", false),
         ("mi300x", "mxfp4", "bf16", false),
         ("h200-sxm", "mxfp4", "bf16", false),
@@ -187,9 +188,14 @@ fn formats_compute_where_the_chip_has_them() {
     ] {
         assert_eq!(computes(chip, format), Some((dtype.to_owned(), emulated)), "{chip} {format}");
     }
-    for (chip, format) in
-        [("mi300x", "nvfp4"), ("tpu-v6e", "nvfp4"), ("gaudi3", "nvfp4"), ("mi210", "fp8"), ("mi250x", "fp8")]
-    {
+    for (chip, format) in [
+        ("trainium2", "nvfp4"),
+        ("trainium3", "nvfp4"),
+        ("tpu-v6e", "nvfp4"),
+        ("gaudi3", "nvfp4"),
+        ("mi210", "fp8"),
+        ("mi250x", "fp8"),
+    ] {
         assert_eq!(computes(chip, format), None, "{chip} {format}");
     }
 }

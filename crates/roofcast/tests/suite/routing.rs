@@ -6,6 +6,7 @@ use roofcast::fleet::OracleHits;
 use roofcast::parallelism::RequestedParallelism;
 use roofcast::router::Routing;
 use roofcast::simulate::{RunOptions, Simulation, simulate};
+use roofcast::spec::settings::{Setting, lay};
 use roofcast::spec::{EngineSpec, FleetSpec, PoolSpec, RoutingSpec, SchedulerKind};
 use roofcast::{Forecaster, Spec};
 
@@ -130,4 +131,49 @@ fn weights_and_places_that_cannot_be_are_refused() {
     let decode = PoolSpec { router: Some(Routing::DynamoKv), ..PoolSpec::default() };
     let text = refused(FleetSpec { decode: Some(decode), ..FleetSpec::default() });
     assert!(text.contains("fleet.decode.router") && text.contains("least_loaded"), "{text}");
+}
+
+/// Every router refuses the keys of the others by name, and a router that is set over a file leaves them out.
+#[test]
+fn keys_of_another_router_are_refused() {
+    let keys = [
+        ("overlap_score_credit", &["dynamo_kv"][..]),
+        ("host_cache_hit_weight", &["dynamo_kv"]),
+        ("prefill_load_scale", &["dynamo_kv"]),
+        ("decode_active_request_weight", &["dynamo_kv"]),
+        ("router_temperature", &["dynamo_kv", "kv_aware"]),
+        ("prefix_cache_weight", &["llm_d"]),
+        ("host_prefix_cache_weight", &["llm_d"]),
+        ("lora_affinity_weight", &["llm_d"]),
+        ("queue_weight", &["llm_d"]),
+        ("kv_cache_utilization_weight", &["llm_d"]),
+        ("cache_threshold", &["cache_aware", "vllm_cache_aware"]),
+        ("balance_abs_threshold", &["cache_aware", "vllm_cache_aware"]),
+        ("balance_rel_threshold", &["cache_aware", "vllm_cache_aware"]),
+        ("kv_aware_threshold", &["kvaware"]),
+        ("kv_penalty_host", &["kv_aware"]),
+        ("event_delay_s", &["dynamo_kv", "llm_d", "kvaware", "kv_aware", "lmetric"]),
+    ];
+    let all = keys.map(|(key, _)| format!("{key} = 0.125")).join("\n");
+    for router in Routing::ALL {
+        let name = router.name();
+        for (key, readers) in keys {
+            let routing: RoutingSpec = toml::from_str(&format!("{key} = 0.125")).unwrap();
+            let answer = routing.check("test", &[router]);
+            if readers.contains(&name) {
+                assert!(answer.is_ok(), "{name} {key}");
+                assert!(routing.check("test", &[Routing::RoundRobin, router]).is_ok(), "{name} {key}");
+                continue;
+            }
+            let error = answer.unwrap_err().to_string();
+            for part in [&format!("fleet.routing.{key}`"), "0.125", name, readers[0]] {
+                assert!(error.contains(part), "{part} is not in {error}");
+            }
+        }
+        let table: toml::Table = format!("[fleet.routing]\n{all}").parse().unwrap();
+        let of_router = lay(table, &[Setting::new("fleet.router", name)]).unwrap();
+        let section = of_router["fleet"]["routing"].as_table().unwrap();
+        let keys_read = keys.iter().filter(|(_, readers)| readers.contains(&name)).count();
+        assert_eq!(section.len(), keys_read, "{name}");
+    }
 }

@@ -1,8 +1,9 @@
 //! Memory of each accelerator by its parts, for people.
 
+use crate::show::number::grouped;
 use crate::show::table;
 use roofcast::Deployment;
-use roofcast::capacity::Capacity;
+use roofcast::capacity::{Capacity, CapacityQuestion, SmallestTopology};
 use roofcast::memory::{Rank, shares_what_is_free};
 use roofcast::units::Bytes;
 
@@ -57,4 +58,22 @@ pub(super) fn held_elsewhere(deployment: &Deployment, c: &Capacity) -> String {
         Bytes::ZERO => String::new(),
         some => format!(", of which the input embedding, {}, stays on the host", some.gb()),
     }
+}
+
+/// A batch that is larger than the largest.
+pub(super) fn crowded(question: &CapacityQuestion, short_by_bytes: Bytes) -> String {
+    let batch = format!("{} of {} tokens", grouped(question.batch), grouped(question.context));
+    match short_by_bytes {
+        Bytes::ZERO => batch,
+        short => format!("{batch}: {} short on the fullest accelerator", short.gb()),
+    }
+}
+
+/// A topology in words.
+pub(super) fn topology(s: &SmallestTopology) -> String {
+    let shape = s.shape.as_ref().map_or(String::new(), |s| {
+        format!(" as {}", s.iter().map(u64::to_string).collect::<Vec<_>>().join("×"))
+    });
+    let bound = s.decode_bound.name();
+    format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
 }

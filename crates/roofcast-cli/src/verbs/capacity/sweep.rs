@@ -163,7 +163,7 @@ fn print(args: &CapacityArgs, dimensions: &[Dimension], points: &[Point], title:
     };
     let fits = |point: &Point| match point.capacity.short_by_bytes.gb() {
         short if point.capacity.kv_tokens == 0 => format!("{short} short"),
-        _ if point.capacity.max_batch < point.batch => "no".to_owned(),
+        _ if !point.capacity.fits => "no".to_owned(),
         _ => "yes".to_owned(),
     };
     let row = |point: &Point| {
