@@ -46,7 +46,7 @@ pub struct Tally {
     pub(crate) admitted: u64,
     /// Number of preemptions.
     pub preemptions: u64,
-    /// Tokens whose KV cache was dropped at a preemption and must be recomputed.
+    /// Tokens whose KV cache was dropped at a preemption, of requests that were admitted again to recompute them.
     pub recomputed_tokens: u64,
     /// Tokens whose KV cache was moved to host memory, or back, at a preemption.
     pub(crate) swapped_tokens: u64,

@@ -75,6 +75,8 @@ pub(crate) struct Sequence {
     pub(crate) last: Ticks,
     /// Number of times that the sequence was preempted.
     pub(crate) preemptions: u32,
+    /// Number of tokens that the last preemption dropped and that the next admission begins to recompute.
+    dropped: u32,
 }
 
 /// A chunk of a prompt that the step computes.
@@ -340,6 +342,7 @@ impl<D: Decodes> State<D> {
             Cache::Counted | Cache::Reservations(_) | Cache::Slots(_) => blocks,
         };
         self.tally.cached_tokens += u64::from(sequence.ready);
+        self.tally.recomputed_tokens += u64::from(std::mem::take(&mut sequence.dropped));
         if sequence.generated == 0 && sequence.preemptions == 0 {
             sequence.cached = sequence.ready;
         }

@@ -145,6 +145,31 @@ fn no_request_is_forgotten() {
     }
 }
 
+/// Requests of which a preemption dropped the cache wait when their replica fails: the tokens are not recomputed, with and
+/// without leaps.
+#[test]
+fn dropped_tokens_of_lost_requests_are_not_recomputed() {
+    let workload =
+        "requests = 400\ninput_len = 600\noutput_len = 300\narrivals = { kind = \"poisson\", rate = 20 }";
+    for engine in ["", "scheduler = \"vllm-v0\"", "scheduler = \"tensorrt-llm-max-utilization\""] {
+        for seed in 0..3 {
+            let keys =
+                failing(&format!("mtbf_s = 5\nrestart_s = 1\n[engine]\nnum_gpu_blocks = 300\n{engine}"));
+            let workload = format!("{workload}\nseed = {seed}");
+            let [leaping, stepping] = [true, false].map(|leap| run(6, &workload, &keys, leap).unwrap());
+            assert!(
+                leaping.activity.preemptions > 0 && leaping.fleet.failures.unwrap().retried > 0,
+                "{engine}"
+            );
+            assert_eq!(
+                (leaping.kv_cache, leaping.activity),
+                (stepping.kv_cache, stepping.activity),
+                "{engine}"
+            );
+        }
+    }
+}
+
 /// Two prompts of 1000 tokens in blocks of 16 decode 200 tokens. Their replica fails in the middle of a leap, and they are
 /// lost: the account of the KV cache is that of the steps until then.
 #[test]

@@ -42,7 +42,7 @@ impl<D: Decodes> State<D> {
             self.swapped.push(id);
         } else {
             s.phase = Phase::Waiting;
-            self.tally.recomputed_tokens += u64::from(std::mem::take(&mut s.computed));
+            s.dropped = std::mem::take(&mut s.computed);
             let key = s.arrival.key;
             let number = s.arrival.number;
             self.waiting.push_front(id, key, number);
