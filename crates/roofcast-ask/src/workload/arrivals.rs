@@ -137,11 +137,22 @@ impl Arrivals {
     pub(super) fn expected(&self) -> Option<u64> {
         match self {
             Arrivals::Profile { counts, .. } => Some(counts.iter().map(|count| u64::from(*count)).sum()),
-            Arrivals::Series { points } if points.len() > 1 => {
-                Some((Series::new(points).total().round() as u64).max(1))
-            }
+            Arrivals::Series { points } => series::expected(points),
             _ => None,
         }
+    }
+
+    /// Most requests, at least 1, that come before a run has lasted as long as it may; `u64::MAX` if answers or a recording set the
+    /// times.
+    pub fn most_requests(&self) -> u64 {
+        let rate = match self {
+            Arrivals::Series { points } => return series::most_requests(points),
+            Arrivals::Ramp { to, .. } => Some(*to),
+            Arrivals::Sessions { rate, .. } => *rate,
+            Arrivals::Trace(_) => None,
+            _ => self.rate(),
+        };
+        rate.map_or(u64::MAX, |rate| ((rate * (MOST_SECONDS - 1.0)) as u64).max(1))
     }
 
     /// Conversations that begin at a rate; `None` for other arrivals.
@@ -194,10 +205,11 @@ impl Arrivals {
             let v = v.unwrap_or(0.0);
             number(place, "think_s", v, (0.0..=1e6).contains(&v), "seconds from 0 to 10^6")
         };
-        let lasts = |field: &str, v: f64| {
+        let ends = |field: &str, v: f64, rate: f64| {
             let accepted = format!("all {requests} requests within {MOST_SECONDS} s");
-            number(place, field, v, requests as f64 / v <= MOST_SECONDS, &accepted)
+            number(place, field, v, requests as f64 / rate <= MOST_SECONDS, &accepted)
         };
+        let lasts = |field: &str, rate: f64| ends(field, rate, rate);
         match self {
             Arrivals::Poisson { rate } | Arrivals::Constant { rate } => {
                 positive("rate", *rate).and_then(|()| lasts("rate", *rate))
@@ -216,12 +228,14 @@ impl Arrivals {
                 positive("to", *to).and_then(|()| lasts("to", *to))?;
                 number(place, "over_s", *over_s, *over_s > 0.0 && *over_s <= MOST_SECONDS, "seconds above 0")
             }
-            Arrivals::Series { points } => series::check(place, points),
+            Arrivals::Series { points } => {
+                series::check(place, points).and_then(|()| series::check_end(place, points, requests))
+            }
             Arrivals::Burst { size: None, every_s: None } | Arrivals::Offline => Ok(()),
             Arrivals::Burst { size: Some(size), every_s: Some(every) } => {
                 positive("size", *size as f64)?;
                 positive("every_s", *every)?;
-                lasts("every_s", *size as f64 / every)
+                ends("every_s", *every, *size as f64 / every)
             }
             Arrivals::Burst { .. } => {
                 Err(Error::field(place, "workload.arrivals", "one of `size` and `every_s`", "both, or none"))
@@ -238,13 +252,22 @@ impl Arrivals {
             Arrivals::PacedUsers { concurrency, every_s } => {
                 check_concurrency(place, *concurrency)?;
                 positive("every_s", *every_s)?;
-                lasts("every_s", *concurrency as f64 / every_s)
+                ends("every_s", *every_s, *concurrency as f64 / every_s)
             }
             Arrivals::Sessions { .. } => self.check_sessions(place, requests).and_then(|()| match self {
                 Arrivals::Sessions { think_s, .. } => think(think_s),
                 _ => Ok(()),
             }),
             Arrivals::Trace(replay) => replay.check(place),
+        }
+    }
+
+    /// Refuses arrivals that give a run of no requests, or of more than `most`, where the run's number of requests is not
+    /// given.
+    pub(super) fn check_expected(&self, place: &str, most: u64) -> Result<()> {
+        match self {
+            Arrivals::Series { points } => series::check_expected(place, points, most),
+            _ => Ok(()),
         }
     }
 
@@ -405,6 +428,33 @@ mod tests {
         // 2)/n.
         assert!((mean - 0.25).abs() < 5.0 * (0.125 / n as f64).sqrt());
         assert!((variance - 0.125).abs() < 5.0 * (0.125 * 0.125 * 14.0 / n as f64).sqrt());
+    }
+
+    /// 2 requests a second for 10^7 − 1 seconds are 19,999,998. A series of 60 s from 1/s to 3/s brings 120, and 3 a second
+    /// for the other 9,999,939 s.
+    #[test]
+    fn as_many_requests_as_a_run_may_last_are_accepted() {
+        for (arrivals, most) in [
+            (Arrivals::Constant { rate: 2.0 }, 19_999_998),
+            (Arrivals::Ramp { from: 1.0, to: 2.0, over_s: 10.0 }, 19_999_998),
+            (Arrivals::Series { points: [[0.0, 1.0], [60.0, 3.0]].into() }, 120 + 3 * 9_999_939),
+        ] {
+            assert_eq!(arrivals.most_requests(), most);
+            assert!(arrivals.check("test", most).is_ok() && arrivals.check("test", most + 4).is_err());
+        }
+        assert_eq!(Arrivals::Offline.most_requests(), u64::MAX);
+    }
+
+    #[test]
+    fn intervals_are_refused_as_they_are_written() {
+        // A request every 10^9 s, and a burst of two, last longer than 10^7 s.
+        for arrivals in [
+            Arrivals::PacedUsers { concurrency: 1, every_s: 1e9 },
+            Arrivals::Burst { size: Some(2), every_s: Some(1e9) },
+        ] {
+            let message = arrivals.check("test", 5).unwrap_err().to_string();
+            assert!(message.contains("every_s") && message.contains("1000000000"), "{message}");
+        }
     }
 
     #[test]

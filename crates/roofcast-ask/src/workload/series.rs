@@ -4,7 +4,8 @@
 //! `--request-rate-series` (`config/rate_series.py`), and a CSV of the columns `time_s` and `rate`. After its last point the
 //! rate stays. Knows nothing about requests.
 
-use roofcast_facts::error::{Error, Result};
+use super::trace::MOST_SECONDS;
+use roofcast_facts::error::{Error, Result, shown};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -66,10 +67,21 @@ pub(super) fn mean(points: &Points) -> f64 {
     if lasts > 0.0 { Series::new(points).total() / lasts } else { first }
 }
 
+/// Number of requests up to the last point; `None` for one point, whose rate has no end.
+pub(super) fn expected(points: &Points) -> Option<u64> {
+    (points.len() > 1).then(|| Series::new(points).total().round() as u64)
+}
+
+/// Most requests, at least 1, that come before a run has lasted as long as it may.
+pub(super) fn most_requests(points: &Points) -> u64 {
+    let [last_s, rate] = points.last().copied().unwrap_or_default();
+    ((Series::new(points).total() + rate * (MOST_SECONDS - 1.0 - last_s)) as u64).max(1)
+}
+
 /// Refuses a series that does not begin at 0, does not go forward, or ends without requests.
 pub(super) fn check(place: &str, points: &Points) -> Result<()> {
     let sane = |[time, rate]: &[f64; 2]| {
-        time.is_finite() && *time <= super::trace::MOST_SECONDS && (0.0..=MOST_RATE).contains(rate)
+        time.is_finite() && *time <= MOST_SECONDS && (0.0..=MOST_RATE).contains(rate)
     };
     let begins = points.first().is_some_and(|first| first[0] == 0.0);
     let forward = points.windows(2).all(|pair| pair[0][0] < pair[1][0]);
@@ -78,11 +90,37 @@ pub(super) fn check(place: &str, points: &Points) -> Result<()> {
         return Ok(());
     }
     let accepted = format!(
-        "1 to {MOST_POINTS} points [seconds, requests per second], the first at 0 s, each later than the one before, the last \
-         rate above 0"
+        "1 to {MOST_POINTS} points [seconds up to 10^7, requests per second up to 10^9], the first at 0 s, each later than the \
+         one before, the last rate above 0"
     );
-    let shown: Vec<String> = points.iter().take(3).map(|[time, rate]| format!("[{time}, {rate}]")).collect();
-    Err(Error::field(place, "workload.arrivals.points", format!("[{}…]", shown.join(", ")), accepted))
+    Err(refusal(place, points, "", &accepted))
+}
+
+/// Refuses a series that takes longer than a run may for `requests` requests.
+pub(super) fn check_end(place: &str, points: &Points, requests: u64) -> Result<()> {
+    if Series::new(points).time_s(requests as f64) <= MOST_SECONDS {
+        return Ok(());
+    }
+    Err(refusal(place, points, "", &format!("all {requests} requests within {MOST_SECONDS} s")))
+}
+
+/// Refuses a series that brings no request up to its last point, or more than `most`.
+pub(super) fn check_expected(place: &str, points: &Points, most: u64) -> Result<()> {
+    check(place, points)?;
+    if expected(points).is_none_or(|count| (1..=most).contains(&count)) {
+        return Ok(());
+    }
+    let brings = format!(", which brings {} requests", shown(Series::new(points).total()));
+    let accepted = format!("1 to {most} requests up to the last point, or `workload.requests`");
+    Err(refusal(place, points, &brings, &accepted))
+}
+
+fn refusal(place: &str, points: &Points, reason: &str, accepted: &str) -> Error {
+    let pairs: Vec<String> =
+        points.iter().take(3).map(|[time, rate]| format!("[{}, {}]", shown(*time), shown(*rate))).collect();
+    let more = if points.len() > 3 { ", …" } else { "" };
+    let value = format!("[{}{more}]{reason}", pairs.join(", "));
+    Error::field(place, "workload.arrivals.points", value, accepted)
 }
 
 /// Reads the points of a file: JSON as aiperf writes it, or a CSV; `place` names the file in errors.
@@ -157,6 +195,33 @@ mod tests {
         ] {
             assert!((time - expected).abs() < 1e-12, "{time} {expected}");
         }
+    }
+
+    /// 5 requests at 10^-9/s take 5·10^9 s. From 0 to 10^-4/s in half a second come 2.5·10^-5 requests; at 10^9/s in 10 s 10^10.
+    #[test]
+    fn series_without_an_end_or_a_request_are_refused() {
+        let series = |points: &[[f64; 2]]| Points::from(points);
+        for (points, requests) in
+            [(&[[0.0, 1e-9]][..], 5), (&[[0.0, 1e-300]], 1), (&[[0.0, 1.0], [10.0, 1e-9]], 11)]
+        {
+            let message = check_end("test", &series(points), requests).unwrap_err().to_string();
+            assert!(
+                message.contains("arrivals.points") && message.contains("within 10000000 s"),
+                "{message}"
+            );
+        }
+        assert!(check_end("test", &series(&[[0.0, 1.0], [10.0, 1e-9]]), 5).is_ok());
+        for points in [
+            &[[0.0, 0.0], [0.5, 0.0], [1.0, 1e-4]][..],
+            &[[0.0, 1e9], [10.0, 1e9]],
+            &[[0.0, f64::INFINITY], [10.0, 5.0]],
+            &[[0.0, 1e308], [10.0, 1e308]],
+            &[[0.0, 0.0], [1e308, 1.0]],
+        ] {
+            let message = check_expected("test", &series(points), 1_000_000_000).unwrap_err().to_string();
+            assert!(message.contains("arrivals.points") && message.len() < 400, "{message}");
+        }
+        assert!(check_expected("test", &series(&[[0.0, 1.0], [1.0, 1.0]]), 10).is_ok());
     }
 
     #[test]

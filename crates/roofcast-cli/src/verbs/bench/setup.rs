@@ -371,7 +371,7 @@ fn load(scenario: &Scenario, given: LoadGiven, place: &str) -> Result<Workload> 
         _ => {}
     }
     let recorded = matches!(workload.arrivals, Arrivals::Trace(_));
-    let timed = (given.timed && !recorded).then_some(ENDLESS);
+    let timed = (given.timed && !recorded).then(|| workload.arrivals.most_requests().min(ENDLESS));
     let requests = workload.requests.or(timed).or(given.texts);
     workload.requests = requests.or_else(|| default_requests(&workload.arrivals));
     workload.check(place)?;
