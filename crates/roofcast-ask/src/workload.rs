@@ -205,9 +205,7 @@ fn of_preset(preset: &Preset, rate: Option<f64>) -> Option<Arrivals> {
 impl Workload {
     /// Refuses values outside their bounds.
     pub fn check(&self, place: &str) -> Result<()> {
-        if self.requests.is_none() {
-            self.arrivals.check_expected(place, MOST_REQUESTS)?;
-        }
+        self.arrivals.check_expected(place, self.requests, MOST_REQUESTS)?;
         let total = self.total();
         if !(1..=MOST_REQUESTS).contains(&total) {
             return Err(Error::field(place, "workload.requests", total, "1 to 10^9 requests"));

@@ -197,7 +197,8 @@ mod tests {
         }
     }
 
-    /// 5 requests at 10^-9/s take 5·10^9 s. From 0 to 10^-4/s in half a second come 2.5·10^-5 requests; at 10^9/s in 10 s 10^10.
+    /// 5 requests at 10^-9/s take 5·10^9 s. From 0 to 10^-4/s in half a second come 2.5·10^-5 requests; at 10^9/s in
+    /// 10 s 10^10.
     #[test]
     fn series_without_an_end_or_a_request_are_refused() {
         let series = |points: &[[f64; 2]]| Points::from(points);

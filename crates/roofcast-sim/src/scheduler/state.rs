@@ -392,9 +392,7 @@ impl<D: Decodes> State<D> {
     pub(crate) fn computed(&mut self, chunk: PrefillChunk) -> bool {
         let s = &mut self.sequences[chunk.id as usize];
         s.computed += chunk.new;
-        let computed = s.computed;
-        let known = s.known;
-        if computed < known {
+        if s.computed < s.known {
             return false;
         }
         let at = self.prefills.iter().position(|id| *id == chunk.id);
