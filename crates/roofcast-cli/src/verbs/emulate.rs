@@ -78,7 +78,8 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<ExitCode> {
     let service = |group: Group| Arc::new(Service::new(settings.clone(), group, author.clone()));
     let services = groups.into_iter().map(service).collect();
     let events = kv_events.iter().map(|endpoint| format!("KV events at {endpoint}\n"));
-    let text = About::of(&forecaster.deployment).title() + &events.collect::<String>();
+    let images = forecaster.deployment.model.tower.map_or("", |_| NO_IMAGES);
+    let text = About::of(&forecaster.deployment).title() + images + &events.collect::<String>();
     runtime.block_on(serve(args, text, services))?;
     drop(runtime);
     threads.into_iter().for_each(|thread| drop(thread.join()));
@@ -125,6 +126,10 @@ fn suits(args: &EmulateArgs, deployment: &Deployment, fleet: &FleetSpec) -> Resu
         }
     }
 }
+
+/// The line of a server whose model reads images.
+const NO_IMAGES: &str =
+    "images in requests have no tokens and take no time here; simulate counts them ([workload.images])\n";
 
 /// A load whose answers have the lengths of a published chat.
 const USUAL: &str = "requests = 4096\npreset = \"sharegpt\"\n[arrivals]\nkind = \"offline\"";

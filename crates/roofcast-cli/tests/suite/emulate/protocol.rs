@@ -1,7 +1,9 @@
 //! Needs of a gateway in addition to answers: names, keys, ids, ranks, content types of bodies, and echoed prompts.
 
 use super::{Server, TINY, begin};
+use crate::support::file;
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 
 const PATH: &str = "/v1/completions";
 const BODY: &str = r#"{"prompt": "a", "max_tokens": 1}"#;
@@ -207,4 +209,24 @@ fn what_cannot_be_served_is_said_at_the_start() {
         assert_eq!(run.code, 2, "{flags}: {}", run.err);
         says.iter().for_each(|part| assert!(run.err.contains(part), "{flags}: {}", run.err));
     }
+}
+
+/// A server whose model reads images says at its start that it does not count them, any other server does not.
+#[test]
+fn a_server_says_that_images_are_not_counted() {
+    let first_lines = |model: &str| {
+        let (_folder, path) = file("spec.toml", TINY.replace("Qwen/Qwen3-0.6B", model).as_bytes());
+        let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_roofcast"))
+            .args(["emulate", &path, "--port", "0"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let before: Vec<String> = lines.take_while(|line| !line.starts_with("listening on ")).collect();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        before.join(" ")
+    };
+    assert!(first_lines("Qwen/Qwen3-VL-8B-Instruct").contains("images in requests have no tokens"));
+    assert!(!first_lines("Qwen/Qwen3-0.6B").contains("images"));
 }
