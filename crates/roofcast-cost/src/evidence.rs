@@ -1,9 +1,10 @@
 //! Kernels that nobody timed, by the part that they take of a deployment's steps.
 //!
 //! Knows: a family is notable if it takes a tenth of the kernels' time in a step of 64 decodes, or in a prompt, of 1,024
-//! tokens, and so are all-reduces. A deployment has the depth of evidence of its least known notable family, or [`Evidence::Family`]
-//! if only a part of its kernels was timed. Attention that nobody timed is named if it takes a tenth of a step of 32,768 tokens.
-//! Knows nothing about intervals.
+//! tokens, or in a step of the question; so are all-reduces. Attention and the indexer that chooses its keys are one family.
+//! A deployment has the depth of evidence of its least known notable family, or [`Evidence::Family`] if only a part of its
+//! kernels was timed. Attention that nobody timed is named if it takes a tenth of a step of 32,768 tokens. Knows nothing
+//! about intervals.
 
 use crate::coefficients::{Coefficients, Evidence};
 use crate::kernel_time::Basis;
@@ -42,12 +43,17 @@ pub(crate) struct KernelEvidence {
 }
 
 impl KernelEvidence {
-    /// Evidence of the kernels of `deployment` in the tables of `coefficients`.
-    pub(crate) fn of(deployment: &Deployment, coefficients: &Arc<Coefficients>) -> KernelEvidence {
+    /// Evidence of the kernels of `deployment` in the tables of `coefficients`, and in the `asked` steps.
+    pub(crate) fn of(
+        deployment: &Deployment,
+        coefficients: &Arc<Coefficients>,
+        asked: &[Batch],
+    ) -> KernelEvidence {
         let model = Arc::new(StepModel::compile(deployment));
         let timing = Timing::new(deployment, model, Arc::clone(coefficients));
-        let batches = [Batch::decode(DECODES, TOKENS), Batch::prefill(1, TOKENS)];
-        let passes = batches.iter().filter_map(|batch| timing.model.passes_of(batch).into_iter().next());
+        let usual = steps_of(TOKENS, TOKENS);
+        let passes =
+            usual.iter().chain(asked).filter_map(|batch| timing.model.passes_of(batch).into_iter().next());
         let steps: Vec<StepParts> = passes.map(|pass| StepParts::of(&timing, &pass)).collect();
         let all_reduces = timing.all_reduces();
         let of_links = steps.iter().any(|step| step.links >= NOTABLE).then_some(all_reduces).flatten();
@@ -61,17 +67,21 @@ impl KernelEvidence {
             Evidence::Nothing if timed => Evidence::Family,
             weakest => weakest,
         };
-        let mut untimed = Vec::new();
-        for (_, operator) in operators().filter(|(index, operator)| {
-            depth_of(*index) == Evidence::Nothing
-                && notable.contains(&(operator.kind.family(), Evidence::Nothing))
-                && steps.iter().any(|step| step.operators[*index] >= NAMED)
-        }) {
-            let name = name(operator, &deployment.weights);
-            if !untimed.contains(&name) {
-                untimed.push(name);
-            }
-        }
+        let is_untimed = |index: usize, operator: &Operator| {
+            depth_of(index) == Evidence::Nothing
+                && notable.contains(&(counted_as(operator.kind.family()), Evidence::Nothing))
+        };
+        let parts: Vec<(usize, String)> = operators()
+            .filter(|(index, operator)| is_untimed(*index, operator))
+            .map(|(index, operator)| (index, name(operator, &deployment.weights)))
+            .collect();
+        let part_of = |step: &StepParts, name: &str| -> f64 {
+            parts.iter().filter(|(_, other)| other == name).map(|(index, _)| step.operators[*index]).sum()
+        };
+        let untimed = distinct(parts.iter().map(|(_, name)| name.clone()))
+            .into_iter()
+            .filter(|name| steps.iter().any(|step| part_of(step, name) >= NAMED))
+            .collect();
         KernelEvidence {
             depth,
             untimed,
@@ -88,7 +98,7 @@ fn at_length(timing: &Timing, weights: &str) -> Vec<String> {
     let untimed: Vec<(usize, &Operator)> = operators
         .filter(|(index, operator)| {
             timing.basis(*index).evidence == Evidence::Nothing
-                && matches!(operator.kind.family(), Family::Attention | Family::Indexer)
+                && counted_as(operator.kind.family()) == Family::Attention
         })
         .collect();
     let part_of = |batch: &Batch| {
@@ -96,11 +106,34 @@ fn at_length(timing: &Timing, weights: &str) -> Vec<String> {
         let step = StepParts::of(timing, &pass);
         Some(untimed.iter().map(|(index, _)| step.operators[*index]).sum::<f64>())
     };
-    let batches = [Batch::decode(DECODES, LONG), Batch::prefill(1, LONG)];
-    let is_notable = !untimed.is_empty() && batches.iter().filter_map(part_of).any(|part| part >= NOTABLE);
-    let mut names: Vec<String> = untimed.iter().map(|(_, operator)| name(operator, weights)).collect();
-    names.dedup();
-    if is_notable { names } else { Vec::new() }
+    let is_notable =
+        !untimed.is_empty() && steps_of(LONG, LONG).iter().filter_map(part_of).any(|part| part >= NOTABLE);
+    if is_notable {
+        distinct(untimed.iter().map(|(_, operator)| name(operator, weights)))
+    } else {
+        Vec::new()
+    }
+}
+
+/// `names` in their order, each once: layers of several kinds have operators of equal names.
+fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for name in names {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}
+
+/// A step of decodes at `context` tokens, and a prompt of `prompt` tokens.
+pub(crate) fn steps_of(context: u64, prompt: u64) -> [Batch; 2] {
+    [Batch::decode(DECODES, context), Batch::prefill(1, prompt)]
+}
+
+/// Family in which a part of a step is counted: sparse attention is its indexer and the attention over the keys that it chooses.
+fn counted_as(family: Family) -> Family {
+    if family == Family::Indexer { Family::Attention } else { family }
 }
 
 /// True for an operator whose kernels have tables: neither a lookup nor a norm.
@@ -126,7 +159,8 @@ impl StepParts {
         let mut operators = vec![0.0; timing.model.operators.len()];
         for (index, operator) in timing.model.operators.iter().enumerate().filter(|(_, o)| is_kernel(o)) {
             let seconds: f64 = timing.time(index, pass).into_iter().sum();
-            *families.entry((operator.kind.family(), timing.basis(index).evidence)).or_default() += seconds;
+            let family = counted_as(operator.kind.family());
+            *families.entry((family, timing.basis(index).evidence)).or_default() += seconds;
             operators[index] = seconds;
         }
         let kernels: f64 = families.values().sum();
@@ -182,7 +216,7 @@ mod tests {
     fn seconds(deployment: &Deployment, calibration: &Calibration) -> Vec<(Family, Evidence, f64)> {
         let coefficients = Forecaster::new(deployment.clone(), calibration).coefficients;
         let timing = Timing::new(deployment, Arc::new(StepModel::compile(deployment)), coefficients);
-        let steps = [Batch::decode(DECODES, TOKENS), Batch::prefill(1, TOKENS)];
+        let steps = steps_of(TOKENS, TOKENS);
         let mut all = Vec::new();
         for batch in &steps {
             let pass = timing.model.passes_of(batch).into_iter().next().unwrap();
@@ -305,5 +339,32 @@ mod tests {
         assert!(!of("llama-3.1-8b").contains("none of"), "{}", of("llama-3.1-8b"));
         let sparse = of("MiniMaxAI/MiniMax-M3");
         assert!(sparse.contains("none of attention and indexer"), "{sparse}");
+    }
+
+    /// DeepSeek-V3.2 reads 2,048 keys that an indexer chooses, in dense layers and in layers of experts: each kernel is named once.
+    /// They take a tenth of prompts of 1,024 tokens, and more than a third of those of 32,768, which widens the band as much.
+    #[test]
+    fn evidence_is_judged_at_the_lengths_asked() {
+        let alone = deployment("llama-3.1-8b", "h200-sxm", "vllm", "bf16").unwrap();
+        let catalog = Catalog::embedded().unwrap();
+        let mut options = DeploymentOptions::default();
+        options.parallelism.tp = Some(8);
+        let sparse = Arc::new(catalog.named("deepseek-ai/DeepSeek-V3.2").unwrap().model().unwrap());
+        let eight = Deployment::resolve(sparse, Arc::clone(&alone.accelerator), &options).unwrap();
+        let usual = Forecaster::new(eight, Calibration::embedded().unwrap());
+        assert_eq!(usual.coefficients.name.matches("indexer").count(), 1, "{}", usual.coefficients.name);
+        let short = usual.clone().asked(&steps_of(100, 100)).unwrap();
+        assert_eq!(short.coefficients, usual.coefficients);
+        let long = usual.clone().asked(&steps_of(32_768, 32_768)).unwrap();
+        let sentence = long.not_measured().unwrap();
+        assert!(sentence.contains("nobody timed latent_attention and indexer on h200-sxm"), "{sentence}");
+        assert!(long.coefficients.name.ends_with("none of latent_attention and indexer"));
+        let parts = [&usual, &long].map(|f| f.coefficients.untimed_part);
+        assert!(parts[0] < 0.15 && 1.0 / 3.0 < parts[1] && parts[1] < 0.45, "{parts:?}");
+        let [narrow, wide] = [&usual, &long].map(|f| f.coefficients.band.unwrap().prompt.ttft);
+        assert!(narrow < wide, "{narrow} {wide}");
+        // Attention over all keys was timed at every length.
+        let dense = Forecaster::new(alone, Calibration::embedded().unwrap());
+        assert_eq!(dense.clone().asked(&steps_of(32_768, 32_768)).unwrap().coefficients, dense.coefficients);
     }
 }

@@ -4,13 +4,14 @@
 
 use crate::calibration::{Calibration, CalibrationKey};
 use crate::coefficients::{Coefficients, Evidence, KernelTimes};
-use crate::evidence::KernelEvidence;
+use crate::evidence::{KernelEvidence, steps_of};
 use crate::step::{Contexts, StepModel};
 use crate::timing::Timing;
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::spec::{CostKind, EncoderTpMode, EngineKind};
+use roofcast_ask::workload::Workload;
 use roofcast_facts::accelerator::Accelerator;
-use roofcast_facts::batch::{Seen, Sequences};
+use roofcast_facts::batch::{Batch, Seen, Sequences};
 use roofcast_facts::encoder::{EncoderTime, PromptImages};
 use roofcast_facts::error::Result;
 use roofcast_facts::model::ImageTokens;
@@ -49,23 +50,51 @@ impl Forecaster {
 
     /// Creates a forecaster with the coefficients of `calibration` for `deployment`.
     pub fn new(deployment: Deployment, calibration: &Calibration) -> Forecaster {
-        let key = CalibrationKey::of(&deployment);
-        let tables = Arc::new(calibration.coefficients(&key));
+        let coefficients = Arc::new(calibration.coefficients(&CalibrationKey::of(&deployment)));
+        let again =
+            |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
+        let draft = again(&deployment.draft);
+        let other = again(&deployment.other);
+        Forecaster { deployment, coefficients, draft, other }.judged(calibration, &[])
+    }
+
+    /// Returns the forecaster whose evidence and band also count the kernels that take a notable part of the `asked` steps.
+    ///
+    /// # Errors
+    /// Fails if the embedded calibration cannot be read.
+    pub fn asked(self, asked: &[Batch]) -> Result<Forecaster> {
+        if matches!(self.coefficients.kernels, KernelTimes::Ideal { .. }) {
+            return Ok(self);
+        }
+        let other = self.other.clone().map(|f| f.asked(asked).map(Box::new)).transpose()?;
+        Ok(Forecaster { other, ..self.judged(Calibration::embedded()?, asked) })
+    }
+
+    /// Returns the forecaster whose evidence and band also count steps at the mean lengths of `workload`.
+    ///
+    /// # Errors
+    /// Fails if the embedded calibration cannot be read.
+    pub fn under(self, workload: Option<&Workload>) -> Result<Forecaster> {
+        let Some(workload) = workload else { return Ok(self) };
+        let tokens = |mean: f64| (mean.round() as u64).max(1);
+        let context = workload.input_mean() + workload.output_mean() / 2.0;
+        self.asked(&steps_of(tokens(context), tokens(workload.input_mean())))
+    }
+
+    /// Sets evidence and band by the kernels that take a notable part of usual steps, or of the `asked` ones.
+    fn judged(self, calibration: &Calibration, asked: &[Batch]) -> Forecaster {
+        let key = CalibrationKey::of(&self.deployment);
         let KernelEvidence { depth, untimed, untimed_part, at_length, all_reduces } =
-            KernelEvidence::of(&deployment, &tables);
+            KernelEvidence::of(&self.deployment, &self.coefficients, asked);
         let mut name = calibration.rests_on(&key, depth, &untimed, all_reduces.as_ref());
         if depth > Evidence::Family && !at_length.is_empty() {
             name += &format!(", none of {}", at_length.join(" and "));
         }
         let band = calibration.weighed_band(depth, untimed_part);
-        let tables = Arc::unwrap_or_clone(tables);
+        let tables = Arc::unwrap_or_clone(self.coefficients);
         let coefficients =
             Arc::new(Coefficients { name, evidence: depth, untimed, untimed_part, band, ..tables });
-        let again =
-            |d: &Option<Box<Deployment>>| d.clone().map(|d| Box::new(Forecaster::new(*d, calibration)));
-        let draft = again(&deployment.draft);
-        let other = again(&deployment.other);
-        Forecaster { deployment, coefficients, draft, other }
+        Forecaster { coefficients, ..self }
     }
 
     /// Sentence that says which kernels nobody timed on the chip's architecture; `None` for a limit, and if all notable families

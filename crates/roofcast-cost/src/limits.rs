@@ -20,6 +20,7 @@ use crate::operator::collective::{AllReduce, all_reduce};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::parallelism::indivisible;
 use roofcast_facts::batch::Batch;
+use roofcast_facts::error::Result;
 use roofcast_facts::model::Ffn;
 use roofcast_facts::precision::Dtype;
 use roofcast_facts::units::Picoseconds;
@@ -36,6 +37,21 @@ pub struct LimitsQuestion {
     pub prefill: u64,
     /// Fractions of the peak rates that a limit assumes to be reachable.
     pub utilization: Utilization,
+}
+
+impl LimitsQuestion {
+    /// The forecaster of `deployment`, with the evidence of the steps of the question.
+    ///
+    /// # Errors
+    /// Fails if the embedded calibration cannot be read.
+    pub fn forecaster(&self, deployment: Deployment) -> Result<Forecaster> {
+        Forecaster::embedded(deployment)?.asked(&self.steps())
+    }
+
+    /// The decode step and the prompt of the question.
+    pub fn steps(&self) -> [Batch; 2] {
+        [Batch::decode(self.batch, self.context), Batch::prefill(1, self.prefill)]
+    }
 }
 
 /// Answer of [`limits`].

@@ -106,7 +106,7 @@ impl Api {
             prefill: prefill.unwrap_or(context),
             utilization: Utilization::FULL,
         };
-        let forecaster = Forecaster::embedded(deployment)?;
+        let forecaster = question.forecaster(deployment)?;
         let answer = roofcast::limits::limits(&forecaster, &question);
         let capacity = limits::view::capacity_of(&forecaster.deployment, &question);
         let view = limits::view::View::of(&forecaster, &question, &answer, &capacity);
@@ -283,7 +283,7 @@ const LEAPING: RunOptions = RunOptions {
 
 fn run(scenario: &Scenario, work: &Work, options: RunOptions) -> Result<(Forecaster, Simulation)> {
     question::bounded(scenario.spec.workload.as_ref())?;
-    let forecaster = Forecaster::embedded(scenario.deployment()?)?;
+    let forecaster = Forecaster::embedded(scenario.deployment()?)?.under(scenario.spec.workload.as_ref())?;
     // A session of a trace has several requests, so its requests are counted as they are generated.
     let mut too_many = None;
     let watch = &mut |done, all| {

@@ -19,7 +19,7 @@ use roofcast::limits::{
     AdapterCost, ImageCost, IntensityPoint, Limits, LimitsQuestion, cost_curves, intensity, limits,
 };
 use roofcast::report;
-use roofcast::{Deployment, Forecaster, deployment::support};
+use roofcast::{Deployment, deployment::support};
 use serde::Serialize;
 use std::process::ExitCode;
 use view::View;
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<ExitCode> {
     if let Some(shape) = &args.intensity {
         return curve(args, &deployment, shape, picture.as_ref());
     }
-    let forecaster = Forecaster::embedded(deployment)?;
+    let forecaster = question.forecaster(deployment)?;
     let deployment = &forecaster.deployment;
     let answer = limits(&forecaster, &question);
     let size = args.image.size()?;

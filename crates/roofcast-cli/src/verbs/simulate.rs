@@ -86,7 +86,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<ExitCode> {
         },
         end_when_missed: false,
     };
-    let forecaster = Forecaster::serving(deployment)?;
+    let forecaster = Forecaster::serving(deployment)?.under(scenario.spec.workload.as_ref())?;
     let deployment = &forecaster.deployment;
     let progress = Progress::new("requests")?;
     let watch = &mut |done, all| progress.at(done, all);

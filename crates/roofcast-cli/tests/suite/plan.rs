@@ -492,3 +492,16 @@ fn requests_beyond_the_models_length_are_refused_before_the_search() {
         assert!(long.err.contains("input_len") && long.err.contains("131072"), "{}", long.err);
     }
 }
+
+/// Every deployment of a search is the best or counts in one reason for which it is not.
+#[test]
+fn the_reasons_of_a_plan_sum_to_its_deployments() {
+    let search = "--model llama-3.1-8b --hardware h100-sxm --max-accelerators 4 --rate 8 --requests 300";
+    let text = roofcast(&format!("plan {search}")).out;
+    let why = text.split("\nwhy ").nth(1).and_then(|rest| rest.split("\nmeets").next()).unwrap();
+    let (all, reasons) = why.split_once(':').unwrap();
+    let numbers =
+        |text: &str| -> u64 { text.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum() };
+    assert_eq!(numbers(reasons) + 1, numbers(all), "{why}");
+    assert!(reasons.contains("meet it and rank behind"), "{why}");
+}

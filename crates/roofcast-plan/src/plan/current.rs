@@ -248,7 +248,8 @@ fn trial(
     chip: &Accelerator,
     slower: f64,
 ) -> Result<(String, Trial)> {
-    let forecaster = Forecaster::embedded(deployment(spec, model, chip)?)?.slowed(slower);
+    let forecaster =
+        Forecaster::embedded(deployment(spec, model, chip)?)?.under(spec.workload.as_ref())?.slowed(slower);
     Ok((change, Trial { spec: spec.clone(), forecaster, end_when_missed: false, prices: Arc::default() }))
 }
 

@@ -91,7 +91,7 @@ impl<'a> Judge<'a> {
             if let Some(estimate) = Estimate::of_none(&deployment, demand) {
                 return Ok(Fitted { forecaster: Forecaster::ideal(deployment), estimate });
             }
-            let forecaster = Forecaster::embedded(deployment)?.slowed(slower);
+            let forecaster = Forecaster::embedded(deployment)?.under(spec.workload.as_ref())?.slowed(slower);
             let estimate = Estimate::of(&forecaster, demand, spec.engine.cost, &spec.slo, SLACK);
             Ok(Fitted { forecaster, estimate })
         };

@@ -118,7 +118,7 @@ impl Beside {
         let limit = limit(deployment, report)?;
         let mut spec = spec.clone();
         spec.workload = Some(load.workload.clone());
-        let mut priced = Forecaster::embedded(deployment.clone())?;
+        let mut priced = Forecaster::embedded(deployment.clone())?.under(Some(&load.workload))?;
         priced.deployment.engine.cost = CostKind::Forecast;
         let simulated = simulate(&priced, &spec, place, RunOptions { leap: true, ..RunOptions::default() })?;
         let source = priced.coefficients.name.clone();

@@ -23,11 +23,11 @@ use crate::show::{self, Document, table};
 use anyhow::{Context, Result};
 use columns::{COLUMNS, compared};
 use point::{Asked, Machine, Point};
+use roofcast::Error;
 use roofcast::deployment::support;
 use roofcast::limits::alternatives::{Comparison, settings};
 use roofcast::report;
 use roofcast::spec::settings::Setting;
-use roofcast::{Error, Forecaster};
 use serde::Serialize;
 use std::process::ExitCode;
 use toml::Value;
@@ -305,7 +305,7 @@ fn machine(step: &StepArgs, source: &Source, of: &[Dimension], values: Vec<Value
         let mut deployment = source.scenario(&settings_of)?.deployment()?;
         let question = asked_of(step, &mut deployment);
         let compared = step.compare.map(|kind| settings(&deployment, kind.into())).unwrap_or_default();
-        let forecaster = Forecaster::embedded(deployment)?;
+        let forecaster = question.forecaster(deployment)?;
         Ok(Machine { values: values.clone(), forecaster, question, compared })
     };
     let named: Vec<String> = varied().map(|(d, value)| format!("{} = {}", d.path, word(value))).collect();

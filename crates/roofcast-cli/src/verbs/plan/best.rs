@@ -96,7 +96,7 @@ impl Replica {
             prefill: input.max(1),
             utilization: Utilization::FULL,
         };
-        let serving = Forecaster::embedded(replica)?.slowed(slower);
+        let serving = Forecaster::embedded(replica)?.under(workload)?.slowed(slower);
         let limit = limits(&serving, &question);
         // In a disaggregated deployment, prompts are computed by prefill replicas.
         let prefill = match &best.prefill {
@@ -244,27 +244,32 @@ fn why(found: &Plan) -> String {
     };
     let p = found.pruned;
     let bounded = found.best.as_ref().is_none_or(|best| !best.bounds.is_empty());
-    let [limit, steady, simulated, unlikely] = match bounded {
+    let [limit, steady, simulated, unlikely, behind] = match bounded {
         true => [
             "miss the SLO at the limit",
             "miss it in steady state",
             "miss it when simulated",
             "are cheaper and too unlikely to meet it",
+            "meet it and rank behind",
         ],
         false => [
             "do not carry the load at the limit",
             "do not in steady state",
             "do not when simulated",
             "are cheaper and too unlikely to carry it",
+            "carry it and rank behind",
         ],
     };
+    let cheaper = found.cheaper.len() as u64;
     let others = [
         (p.memory, "do not fit"),
         (p.limit, limit),
         (p.estimate, steady),
         (found.missed, simulated),
-        (found.cheaper.len() as u64, unlikely),
+        (cheaper, unlikely),
+        (found.feasible.saturating_sub(cheaper + 1), behind),
         (found.dearer, "are more expensive"),
+        (found.unjudged, "were not judged"),
     ];
     let some = others.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = some.map(|(count, what)| format!("{} {what}", grouped(*count))).collect();

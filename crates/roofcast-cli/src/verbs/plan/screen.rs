@@ -87,14 +87,20 @@ fn rival(found: &Plan, best: &Choice, c: &Choice) -> Vec<String> {
         (Some(more), _) if more > 5e-4 => format!("{} {worse}", percent(more)),
         (_, Some(_)) => "less likely".to_owned(),
         _ if c.count > best.count => "more chips".to_owned(),
+        _ if times(c) == times(best) => "as fast".to_owned(),
         _ => "slower".to_owned(),
     };
     let mut row =
         vec![format!("{} as {}", c.hardware(), pools(c)), format!("{} / {}", c.weights, c.kv), because];
-    row.extend([Metric::Ttft, Metric::Tpot].map(|metric| significant(latency(c, metric).1)));
+    row.extend(times(c));
     row.push(c.chance.map_or_else(|| "–".to_owned(), chance));
     row.push(dollars(c.cost_per_hour));
     row
+}
+
+/// TTFT and TPOT as they are shown.
+fn times(c: &Choice) -> [String; 2] {
+    [Metric::Ttft, Metric::Tpot].map(|metric| significant(latency(c, metric).1))
 }
 
 /// Changes under which the best deployment misses its goal, in a line.

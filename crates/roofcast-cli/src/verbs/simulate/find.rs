@@ -308,7 +308,8 @@ impl Search {
     ) -> Result<Run> {
         let resolved = || -> Result<Run> {
             let scenario = source.scenario(&[self.setting(source, value)?])?;
-            let forecaster = Forecaster::serving(scenario.deployment()?)?.slowed(slower);
+            let workload = scenario.spec.workload.as_ref();
+            let forecaster = Forecaster::serving(scenario.deployment()?)?.under(workload)?.slowed(slower);
             let mut spec = scenario.spec.clone();
             spec.workload = Some(judged_load(&spec, &scenario.place)?);
             let options = RunOptions { leap, end_when_missed: true, ..RunOptions::default() };

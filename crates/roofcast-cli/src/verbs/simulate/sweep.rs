@@ -191,7 +191,8 @@ impl Space {
             .collect();
         let resolved = || -> Result<Cell> {
             let scenario = self.sources[source].scenario(&more)?;
-            let forecaster = Forecaster::serving(scenario.deployment()?)?;
+            let workload = scenario.spec.workload.as_ref();
+            let forecaster = Forecaster::serving(scenario.deployment()?)?.under(workload)?;
             Ok(Cell { scenario, forecaster })
         };
         resolved().with_context(|| format!("with {}", self.named(values)))

@@ -168,8 +168,8 @@ impl Asked<'_> {
             Step::Decode | Step::Position => (q.batch, decode(forecaster, &q)),
         };
         Some(match self.widened(&forecaster.deployment)? {
-            None => price(forecaster),
-            Some(other) => price(&forecaster.reshaped(other)),
+            None => price(&forecaster.clone().asked(&q.steps()).ok()?),
+            Some(other) => price(&forecaster.reshaped(other).asked(&q.steps()).ok()?),
         })
     }
 
