@@ -297,7 +297,7 @@ impl Deployment {
             deployment.engine.block_size = pages::page_tokens(&deployment)?;
         }
         deployment.engine.block_size *= sequence_ranks;
-        deployment.draft = deployment.drafter()?.map(Box::new);
+        deployment.add_drafter()?;
         deployment.other = deployment.elsewhere()?.map(Box::new);
         Ok(deployment)
     }

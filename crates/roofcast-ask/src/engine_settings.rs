@@ -353,9 +353,15 @@ impl EngineSettings {
     pub fn drafts(&self) -> Result<Option<(&SpeculativeSpec, Vec<f64>)>> {
         let Some(spec) = &self.speculative else { return Ok(None) };
         let Some(vllm) = self.vllm() else {
-            let accepted = "0, or the scheduler vllm: steps with drafts of other schedulers are not simulated; capacity and \
-                            limits count the memory of the model's own layers, or of a drafter whose config draft_model \
-                            names";
+            let without = match self.kind() {
+                EngineKind::LlamaCpp => " (llama-server without -md, -hfd and --spec-type)",
+                EngineKind::Sglang => " (SGLang without --speculative-algorithm)",
+                _ => "",
+            };
+            let accepted = format!(
+                "0{without}, or the scheduler vllm: steps with drafts of other schedulers are not simulated; capacity and \
+                 limits count the memory of the model's own layers, or of a drafter whose config draft_model names"
+            );
             let drafts =
                 format!("{} with the scheduler {}", spec.num_speculative_tokens, self.scheduler.name());
             let field = "engine.speculative.num_speculative_tokens";

@@ -11,8 +11,22 @@ use roofcast_facts::model::Model;
 use std::sync::Arc;
 
 impl Deployment {
+    /// Resolves the draft model, and notes that its memory is counted beside the model's.
+    pub(super) fn add_drafter(&mut self) -> Result<()> {
+        self.draft = self.drafter()?.map(Box::new);
+        self.assumptions.extend(self.draft.as_ref().map(|draft| {
+            format!(
+                "drafter {}: {} of weights and {} B of KV cache per token, in addition to the model's",
+                draft.model.name,
+                draft.weight_bytes.gb(),
+                draft.model.kv_bytes_per_token(draft.kv, 1).0
+            )
+        }));
+        Ok(())
+    }
+
     /// Resolves the deployment of the draft model, in its own formats.
-    pub(super) fn drafter(&self) -> Result<Option<Deployment>> {
+    fn drafter(&self) -> Result<Option<Deployment>> {
         // Adapters change the model that verifies.
         let plain = |mut draft: Deployment| {
             draft.engine.lora = None;

@@ -81,6 +81,8 @@ fn as_in_files(deployment: &mut Deployment, formats: &Formats, total: Bytes) -> 
 /// Adds the weights of multi-token-prediction layers that draft to the last stage, and returns their bytes, each
 /// counted once. Engines run them with drafts of neither another model nor n-grams; published checkpoints of 4 bits
 /// keep them in 16 (`mtp*` and the layers beyond the last in the `exclude_modules` of NVIDIA's), except AutoRound's.
+/// Files of llama.cpp have them, `eh_proj` included, in the formats of other layers; it runs them if asked by name alone
+/// (`draft-mtp`).
 fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     let model = deployment.model.clone();
     let drafts_itself = deployment.engine.speculative.as_ref().is_some_and(|spec| {
@@ -88,7 +90,9 @@ fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
         spec.draft_model.is_none() && by_layers && spec.draft_cost != Some(0.0)
     });
     let counts = drafts_itself && !deployment.ideal && !deployment.is_nominal();
-    let runs = counts && deployment.engine.kind() != EngineKind::LlamaCpp;
+    let in_gguf = deployment.engine.kind() == EngineKind::LlamaCpp;
+    let named = deployment.engine.speculative.as_ref().is_some_and(|s| s.method == Some(DraftMethod::Mtp));
+    let runs = counts && (named || !in_gguf);
     let Some((index, layer)) = model.layer_ahead().filter(|_| runs) else { return Bytes::ZERO };
     let share = Share {
         deployment,
@@ -103,11 +107,13 @@ fn ahead(deployment: &mut Deployment, formats: &Formats) -> Bytes {
     let rounded = model.name.to_ascii_lowercase().contains("autoround");
     let bits = |tensor: &Tensor| {
         let width = formats.of(&model, tensor, Some(index), false).width;
-        if width.as_f64() < 8.0 && !rounded { formats.unquantized().width } else { width }
+        if width.as_f64() < 8.0 && !rounded && !in_gguf { formats.unquantized().width } else { width }
     };
-    // The projection of a token's embedding and the last hidden state, side by side.
-    let joined = formats.unquantized().width.bytes(2 * u128::from(model.hidden) * u128::from(model.hidden));
     let tensors = layer.tensors(model.hidden);
+    // The projection of a token's embedding and the last hidden state, side by side.
+    let output = tensors.iter().find(|tensor| in_gguf && tensor.operator == OperatorKind::OProj);
+    let width = output.map_or(formats.unquantized().width, bits);
+    let joined = width.bytes(2 * u128::from(model.hidden) * u128::from(model.hidden));
     let tensor_bytes: Bytes = tensors.iter().map(|tensor| bits(tensor).bytes(share.share_of(tensor))).sum();
     let whole: Bytes = tensors.iter().map(|tensor| bits(tensor).bytes(tensor.elements())).sum();
     if let Some(stage) = deployment.stages.last_mut() {
@@ -127,6 +133,11 @@ impl Deployment {
     /// Bytes of the vision tower on a rank of the first stage.
     pub fn tower_bytes(&self) -> Bytes {
         tower(self)
+    }
+
+    /// Bytes of the second copies of MLA's up-projections on a rank of the first stage.
+    pub fn absorbed_bytes(&self) -> Bytes {
+        self.stages.first().map_or(Bytes::ZERO, |stage| absorbed(self, &stage.blocks))
     }
 }
 

@@ -106,18 +106,21 @@ pub(super) fn drafts_by_model(
         .any(|setting| setting.path == "engine.speculative.method" && setting.value.as_str() == Some("mtp"));
     let counted = UNCOUNTED_AHEAD.iter().any(|family| model.architecture.starts_with(family));
     if by_layers && model.layer_ahead().is_none() && !counted {
+        let engine = settings.iter().find(|setting| setting.path == "engine.name");
+        let [flag, value, drafter] = match engine.and_then(|setting| setting.value.as_str()) {
+            Some("sglang") => [
+                "--speculative-algorithm",
+                "NEXTN, or EAGLE without a drafter",
+                "--speculative-draft-model-path",
+            ],
+            Some("llama.cpp") => ["--spec-type", "draft-mtp", "-md or -hfd"],
+            _ => ["--speculative-config", "method mtp", "\"model\" in --speculative-config"],
+        };
         let accepted = format!(
-            "a model with multi-token-prediction layers, which {} has not; or a drafter: \
-             --speculative-draft-model-path",
+            "a model with multi-token-prediction layers, which {} has not; or a drafter: {drafter}",
             model.name
         );
-        return Err(Error::field(
-            command::PLACE,
-            "--speculative-algorithm",
-            "NEXTN, or EAGLE without a drafter",
-            accepted,
-        )
-        .into());
+        return Err(Error::field(command::PLACE, flag, value, accepted).into());
     }
     if auto {
         let (count, note) = command::auto_drafts(&model.architecture);

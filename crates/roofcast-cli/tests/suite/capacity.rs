@@ -155,3 +155,46 @@ fn dense_models_are_quantized_as_dense_ones() {
     let weights = asked.out.lines().find(|line| line.starts_with("weights")).unwrap();
     assert!(weights.contains("21.9 GB") || weights.contains("22.0 GB"), "{weights}");
 }
+
+/// The words behind the weights name what is loaded beside the model's parameters: a tower unless the engine leaves it out,
+/// or second copies of MLA's up-projections.
+#[test]
+fn what_is_loaded_beside_the_parameters_is_named() {
+    for (flags, says) in [
+        ("--model Qwen/Qwen2.5-VL-7B-Instruct", "as loaded, with its vision tower\n"),
+        ("--model deepseek-ai/DeepSeek-V2-Lite", "as loaded, with second copies of up-projections\n"),
+    ] {
+        let run = roofcast(&format!("capacity {flags} --hardware h100-sxm"));
+        assert!(run.out.contains(says), "{}", run.out);
+    }
+    let text = "capacity --model Qwen/Qwen2.5-VL-7B-Instruct --hardware h100-sxm --set engine.language_model_only=true";
+    let run = roofcast(text);
+    assert!(run.code == 0 && !run.out.contains("as loaded"), "{}", run.out);
+}
+
+/// Llama 3.2 1B has 16 layers with 8 KV heads of 64: 16 × 2 × 8 × 64 × 2 = 32,768 B per token. The model's embedding of
+/// 128,256 × 4096 values in Q4_K, 4.5 bits, stays on the host with a drafter as without one.
+#[test]
+fn a_drafter_of_llama_cpp_is_told() {
+    let server = "llama-server -hf unsloth/Llama-3.1-8B-Instruct-GGUF:Q4_K_M -c 8192 -np 1";
+    let drafter = "-hfd unsloth/Llama-3.2-1B-Instruct-GGUF:Q8_0";
+    let ask = |verb: &str, flags: &str| {
+        crate::support::run([verb, "--hardware", "rtx-5090", "--from-command", &format!("{server} {flags}")])
+    };
+    let run = ask("capacity", drafter);
+    let told = run.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("drafter unsloth/Llama-3.2-1B-Instruct-GGUF:Q8_0: 1.31 GB of weights"), "{told}");
+    assert!(told.contains("32768 B of KV cache per token, in addition to the model's"), "{told}");
+    for flags in [drafter, ""] {
+        let run = ask("capacity", flags);
+        assert!(run.out.contains("the input embedding, 296 MB, stays on the host"), "{flags}: {}", run.out);
+    }
+    let refused = ask("simulate", drafter);
+    assert!(
+        refused.code == 2 && refused.err.contains("without -md, -hfd and --spec-type"),
+        "{}",
+        refused.err
+    );
+    let layers = ask("capacity", "--spec-type draft-mtp");
+    assert!(layers.code == 2 && layers.err.contains("`--spec-type` is draft-mtp"), "{}", layers.err);
+}

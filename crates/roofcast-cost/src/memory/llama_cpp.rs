@@ -4,18 +4,20 @@
 //! compute buffer of a micro-batch, which is reserved for the whole context at the start; and the context if `-c` is
 //! absent: the model's, for every stream, or as much as leaves [`MARGIN`] free (`--fit`). The input embedding stays on
 //! the host. The compute buffer holds the masks of a micro-batch with all cells of a stream, and either the
-//! intermediates of a feed-forward layer, or without flash attention the scores. Does not know `--fit`'s second step,
-//! which leaves layers on the host.
+//! intermediates of a feed-forward layer, or without flash attention the scores. Multi-token-prediction layers that draft
+//! have a context of their own, with a cache of these layers alone, and states are kept for every draft that may be taken
+//! back. Does not know `--fit`'s second step, which leaves layers on the host.
 //!
 //! Sources: start-up lines of llama-server b11549 (`crates/roofcast/tests/data/llama-server-b11549.csv`) for caches, states and
 //! buffers; the logits of every token of a micro-batch before [`FEW_OUTPUTS_FROM`] in github.com/ggml-org/llama.cpp,
 //! issue 23527 and pull request 23861; the embedding on the host in issues 5993 and 25700; the driver's memory in pull
-//! request 15860; the margin in `common/common.h` (`fit_params_target`).
+//! request 15860; the margin in `common/common.h` (`fit_params_target`); the context of drafting layers in pull requests
+//! 22673 and 28630, its kept states in `need_n_rs_seq` of `common/common.h`.
 
 use super::{COMMUNICATOR, Rank, Refusal, Start, asked_room, budget, free, parts};
 use roofcast_ask::deployment::Deployment;
 use roofcast_ask::engine_settings::{CELLS, Slots};
-use roofcast_ask::spec::{AttentionBackend, EngineKind};
+use roofcast_ask::spec::{AttentionBackend, DraftMethod, EngineKind};
 use roofcast_facts::model::{Ffn, Mixer};
 use roofcast_facts::units::Bytes;
 
@@ -25,6 +27,9 @@ const SINGLE: u64 = 4;
 const HALF: u64 = 2;
 /// Copies of the hidden state that are held in a feed-forward layer, or beside queries and keys.
 const STREAMS: u64 = 5;
+/// The same in the context of layers that draft: Qwen3.8-27B (`n_ubatch` 512, 8192 cells) logs 162.02 MiB, of which 32 MiB
+/// are the cache and 8 MiB the mask; the others are (3 × 17,408 + 2 × 5,120) × 4 × 512 bytes.
+const DRAFTING_STREAMS: u64 = 2;
 /// Memory that `--fit` leaves free on each device.
 const MARGIN: Bytes = Bytes(1 << 30);
 /// Smallest context that `--fit` chooses.
@@ -136,7 +141,7 @@ fn largest(most: u64, fits: impl Fn(u64) -> bool) -> u64 {
 fn taken(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) -> Bytes {
     weights(deployment, stage)
         + states(deployment, stage, slots)
-        + buffers(deployment, slots, n_ctx)
+        + buffers(deployment, stage, slots, n_ctx)
         + driver(deployment)
 }
 
@@ -179,7 +184,20 @@ fn caches(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64, on_h
         cells_bytes.saturating_sub(state(mixer, parts.state))
     };
     let blocks = deployment.stages[stage].blocks.iter().filter(|(block, _)| block.cache_on_host == on_host);
-    blocks.map(|(block, layers)| layer(&block.mixer) * *layers).fold(draft, |all, bytes| all + bytes)
+    let ahead = deployment.stages[stage].ahead.iter().filter(|_| !on_host);
+    let mixers = blocks.map(|(block, layers)| (&block.mixer, layers));
+    let mixers = mixers.chain(ahead.map(|(mixer, layers)| (mixer, layers)));
+    mixers.map(|(mixer, layers)| layer(mixer) * *layers).fold(draft, |all, bytes| all + bytes)
+}
+
+/// Copies of each recurrent state: one, and of families that can go back one more for each draft of a drafter that reads
+/// the model's hidden states (`llm_arch_supports_rs_rollback`).
+fn state_copies(deployment: &Deployment) -> u64 {
+    let goes_back = deployment.model.architecture.starts_with("qwen3_5");
+    let drafts = deployment.engine.speculative.as_ref().filter(|spec| {
+        goes_back && matches!(spec.method, Some(DraftMethod::Mtp | DraftMethod::Eagle3 | DraftMethod::Dflash))
+    });
+    1 + drafts.map_or(0, |spec| spec.num_speculative_tokens)
 }
 
 /// Bytes of the recurrent states of all slots on one device.
@@ -187,22 +205,26 @@ fn states(deployment: &Deployment, stage: usize, slots: &Slots) -> Bytes {
     let blocks = deployment.stages[stage].blocks.iter().filter(|(block, _)| !block.cache_on_host);
     let stage_states =
         blocks.map(|(block, layers)| state(&block.mixer, parts(deployment, &block.mixer).state) * *layers);
-    stage_states.fold(Bytes::ZERO, |all, bytes| all + bytes) * slots.count
+    stage_states.fold(Bytes::ZERO, |all, bytes| all + bytes) * slots.count * state_copies(deployment)
 }
 
 fn state(mixer: &Mixer, parts: u64) -> Bytes {
     Bytes(u64::try_from(mixer.state_bytes().div_ceil(u128::from(parts.max(1)))).unwrap_or(u64::MAX))
 }
 
-/// Bytes of the compute buffers on one device, a draft model's included, which has a context of its own.
-fn buffers(deployment: &Deployment, slots: &Slots, n_ctx: u64) -> Bytes {
-    let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |draft| buffer(draft, slots, n_ctx));
-    buffer(deployment, slots, n_ctx) + draft
+/// Bytes of the compute buffers on one device, with those of a draft model or of layers that draft, which have contexts of
+/// their own.
+fn buffers(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) -> Bytes {
+    let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |draft| buffer(draft, slots, n_ctx, STREAMS));
+    let ahead = deployment.stages[stage].ahead.as_ref();
+    let ahead = ahead.map_or(Bytes::ZERO, |_| buffer(deployment, slots, n_ctx, DRAFTING_STREAMS));
+    buffer(deployment, slots, n_ctx, STREAMS) + draft + ahead
 }
 
-/// Bytes of the compute buffer on one device for a context of `n_ctx` tokens over `slots`. The largest of three phases
-/// counts in addition to the masks: a feed-forward layer, the scores of a layer, or the logits.
-fn buffer(deployment: &Deployment, slots: &Slots, n_ctx: u64) -> Bytes {
+/// Bytes of the compute buffer on one device for a context of `n_ctx` tokens over `slots`, with `streams` copies of the
+/// hidden state. The largest of three phases counts in addition to the masks: a feed-forward layer, the scores of a layer,
+/// or the logits.
+fn buffer(deployment: &Deployment, slots: &Slots, n_ctx: u64, streams: u64) -> Bytes {
     let model = &deployment.model;
     let tp = deployment.parallelism.tp;
     let whole = slots.slot_context(n_ctx);
@@ -215,11 +237,11 @@ fn buffer(deployment: &Deployment, slots: &Slots, n_ctx: u64) -> Bytes {
     let mask = (global + windows) * if scored { SINGLE } else { HALF };
     let width = mixers().map(|mixer| heads_width(mixer, tp)).max().unwrap_or_default();
     let scores = if scored { global.max(windows) * width.heads } else { 0 };
-    let attention = scores + STREAMS * model.hidden + width.values;
+    let attention = scores + streams * model.hidden + width.values;
     let inner =
         model.layers.iter().map(|layer| feed_forward(&layer.ffn, model.hidden, tp)).max().unwrap_or(0);
     let logits = if is_since(deployment, FEW_OUTPUTS_FROM) { 0 } else { model.vocab + model.hidden };
-    let values = attention.max(STREAMS * model.hidden + inner).max(logits);
+    let values = attention.max(streams * model.hidden + inner).max(logits);
     // A tensor on the host is copied to the device for the time of one operation.
     let copied = deployment.stages.iter().map(|stage| stage.largest_on_host).max().unwrap_or_default();
     copied + Bytes((values * SINGLE + mask) * slots.n_ubatch.min(n_ctx.max(1)))
@@ -257,7 +279,7 @@ fn feed_forward(ffn: &Ffn, hidden: u64, tp: u64) -> u64 {
 pub(super) fn buffer_of_token(deployment: &Deployment) -> Bytes {
     let slots = &deployment.engine.slots;
     let long = CELLS << 12;
-    let buffer_at = |n_ctx: u64| buffer(deployment, &Slots { count: 1, ..*slots }, n_ctx);
+    let buffer_at = |n_ctx: u64| buffer(deployment, &Slots { count: 1, ..*slots }, n_ctx, STREAMS);
     Bytes(buffer_at(2 * long).saturating_sub(buffer_at(long)).0 / long)
 }
 
@@ -292,7 +314,7 @@ pub(super) fn rank(deployment: &Deployment, stage: usize) -> Rank {
         budget_bytes,
         weight_bytes: weights(deployment, stage),
         adapter_bytes: None,
-        activation_bytes: buffers(deployment, slots, n_ctx),
+        activation_bytes: buffers(deployment, stage, slots, n_ctx),
         runtime_bytes: driver(deployment),
         state_bytes: states(deployment, stage, slots),
         host_bytes: Some(hosted).filter(|bytes| *bytes > Bytes::ZERO),

@@ -38,7 +38,7 @@ impl NamedEntry<'_> {
     pub fn model(&self) -> Result<Model> {
         let place = format!("catalog entry {}", self.entry.id);
         let mut model = config::read(&self.name, &place, &self.entry.config)?;
-        towers::add(&mut model, &self.base)?;
+        towers::add(&mut model, &[&self.base, &self.name, &self.entry.id])?;
         for entry in &self.published {
             let read = Quantization::read(&format!("catalog entry {}", entry.id), &entry.config)?;
             model.published.extend(read.map(|quantization| (entry.id.clone(), quantization)));

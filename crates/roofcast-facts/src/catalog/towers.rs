@@ -41,13 +41,14 @@ struct NamedTower {
     vision_config: serde_json::Value,
 }
 
-/// Adds the tower of the model called `name` to `model`, whose entry has none, or the assumption that it is not counted.
-pub(super) fn add(model: &mut Model, name: &str) -> Result<()> {
+/// Adds the tower of the model with one of `names` to `model`, whose entry has none, or the assumption that it is not counted.
+pub(super) fn add(model: &mut Model, names: &[&str]) -> Result<()> {
     if model.tower.is_some() {
         return Ok(());
     }
     let towers = towers()?;
-    let is_among = |names: &[String]| names.iter().any(|known| is_named(known, name, false));
+    let is_among =
+        |list: &[String]| list.iter().any(|known| names.iter().any(|name| is_named(known, name, true)));
     if let Some(known) = towers.tower.iter().find(|tower| is_among(&tower.names)) {
         let config =
             serde_json::json!({ "model_type": known.model_type, "vision_config": known.vision_config });
@@ -55,11 +56,17 @@ pub(super) fn add(model: &mut Model, name: &str) -> Result<()> {
         model.assumptions.push(Model::WITHOUT_TOWERS.to_owned());
         return Ok(());
     }
-    let says_so = |word: &String| towers.parts.iter().any(|part| word.contains(part.as_str()));
-    if words(name).iter().any(says_so) || is_among(&towers.uncounted) {
+    let says_so =
+        |word: &str| towers.parts.iter().any(|part| word.contains(part.as_str())) || is_numbered_vision(word);
+    if names.iter().flat_map(|name| words(name)).any(|word| says_so(&word)) || is_among(&towers.uncounted) {
         model.assumptions.push(UNKNOWN.to_owned());
     }
     Ok(())
+}
+
+/// True for words as `1v` of `GLM-4.1V` and `glm4v`.
+fn is_numbered_vision(word: &str) -> bool {
+    word.strip_suffix('v').is_some_and(|version| version.ends_with(|c: char| c.is_ascii_digit()))
 }
 
 /// The file, parsed once.
@@ -112,6 +119,22 @@ mod tests {
             let model = model(name);
             assert!(model.tower.is_none() && model.assumptions.iter().any(|said| said == UNKNOWN), "{name}");
         }
+        let vision_or_sound = [
+            "zai-org/GLM-4.1V-9B-Thinking",
+            "zai-org/GLM-4.5V",
+            "zai-org/GLM-4.6V-FP8",
+            "GLM-4.6V-Flash",
+            "microsoft/Phi-4-multimodal-instruct",
+            "Qwen/Qwen2-Audio-7B-Instruct",
+            "moonshotai/Kimi-Audio-7B-Instruct",
+            "nvidia/Nemotron-3-Nano-Omni-30B-A3B-Reasoning",
+            "ServiceNow-AI/Apriel-1.6-15b-Thinker",
+            "mistral3 14B",
+        ];
+        for name in vision_or_sound {
+            assert!(model(name).assumptions.iter().any(|said| said == UNKNOWN), "{name}");
+        }
+        assert!(model("llama4:scout").tower.is_some());
         assert!(model("Qwen/Qwen2.5-7B-Instruct").assumptions.iter().all(|said| said != UNKNOWN));
     }
 }

@@ -41,17 +41,20 @@ pub(super) fn of_ranks(deployment: &Deployment, c: &Capacity) -> String {
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
 }
 
-/// Text on the bytes by which the weights on an accelerator with all of them differ from the model's; empty if they do not
-/// or are divided.
+/// Text on the bytes by which the weights on an accelerator with all of them, without a drafter's, differ from the model's;
+/// empty if they do not or are divided.
 pub(super) fn held_elsewhere(deployment: &Deployment, c: &Capacity) -> String {
     let [rank] = c.ranks.as_slice() else { return String::new() };
     let p = deployment.parallelism;
-    if p.stage_ranks() * p.pp > 1 || deployment.draft.is_some() {
+    if p.stage_ranks() * p.pp > 1 {
         return String::new();
     }
-    let loaded = rank.weight_bytes + deployment.stages.iter().map(|stage| stage.host_bytes).sum();
+    let drafter = deployment.draft.iter().flat_map(|draft| &draft.stages).map(|stage| stage.weight_bytes);
+    let on_host = deployment.stages.iter().map(|stage| stage.host_bytes);
+    let loaded = (rank.weight_bytes + on_host.sum()).saturating_sub(drafter.sum());
     if loaded > c.weight_bytes {
-        return format!(", {} as loaded, with padding", loaded.gb());
+        let causes = causes(deployment, loaded.saturating_sub(c.weight_bytes)).join(" and ");
+        return format!(", {} as loaded, with {causes}", loaded.gb());
     }
     let embedding = c.weight_bytes.saturating_sub(loaded);
     match embedding {
@@ -76,4 +79,16 @@ pub(super) fn topology(s: &SmallestTopology) -> String {
     });
     let bound = s.decode_bound.name();
     format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
+}
+
+/// What makes the weights of one accelerator `excess` larger than the model's.
+fn causes(deployment: &Deployment, excess: Bytes) -> Vec<&'static str> {
+    let tower = deployment.tower_bytes();
+    let copies = deployment.absorbed_bytes();
+    let parts = [
+        (tower, "its vision tower"),
+        (copies, "second copies of up-projections"),
+        (excess.saturating_sub(tower + copies), "padding"),
+    ];
+    parts.into_iter().filter(|(bytes, _)| *bytes > Bytes::ZERO).map(|(_, name)| name).collect()
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::memory::Memory;
 use roofcast_ask::deployment::DeploymentOptions;
-use roofcast_ask::spec::{EngineSpec, PrecisionSpec};
+use roofcast_ask::spec::{EngineSpec, PrecisionSpec, SpeculativeSpec};
 use roofcast_facts::catalog::Catalog;
 use roofcast_facts::model::config;
 use serde_json::json;
@@ -102,7 +102,7 @@ fn start_up_lines_of_the_server() {
         let kv = mib(kv_bytes(&d, 0, slots, n_ctx));
         let logged = line.kv_mib + line.window_kv_mib.unwrap_or(0.0);
         let states = mib(states(&d, 0, slots));
-        let compute = mib(buffer(&d, slots, n_ctx));
+        let compute = mib(buffer(&d, slots, n_ctx, STREAMS));
         let bound = if line.fa == 1 { 0.02 } else { 0.12 } * line.compute_mib + 0.6;
         let equal = slots.count == line.slots
             && pool.slot_context == line.slot_context
@@ -264,4 +264,31 @@ fn experts_on_the_host_leave_attention_and_cache() {
         assert!((largest / (weights / 3.0) - 1.0).abs() < 1e-6, "{largest}");
         assert!(stage.blocks.iter().all(|(block, _)| !block.cache_on_host));
     }
+}
+
+/// Qwen3.5-27B in 8 bits with three drafts of `draft-mtp`, one slot and 8192 cells: one more attention layer of width 5120
+/// (queries with gates, keys and values of 4 heads of 256, output), its MLP of 3 × 17,408, and `eh_proj`; a cache of one
+/// layer (32 MiB), a compute buffer of 130 MiB (the log says 162.02 MiB for both), and three more copies of the states of
+/// 149.625 MiB (pull request 22673).
+#[test]
+fn layers_that_draft_have_a_context_of_their_own() {
+    let rank = |drafts: Option<u64>| {
+        let speculative = drafts.map(|count| SpeculativeSpec {
+            num_speculative_tokens: count,
+            method: Some(DraftMethod::Mtp),
+            ..SpeculativeSpec::default()
+        });
+        let engine = EngineSpec { speculative, ..with_context(8192, Some(1)) };
+        rank(&catalog_model("Qwen/Qwen3.5-27B", "h100-sxm", "q8_0", engine), 0)
+    };
+    let [plain, drafting] = [rank(None), rank(Some(3))];
+    let more = |part: fn(&Rank) -> Bytes| part(&drafting).0 - part(&plain).0;
+    let attention = 5120 * (2 * 6144 + 2 * 1024) + 6144 * 5120;
+    let matrices = attention + 3 * 5120 * 17_408 + 2 * 5120 * 5120;
+    let norms = more(|rank| rank.weight_bytes) - matrices * 17 / 16;
+    assert!((1..100_000).contains(&norms), "{norms}");
+    assert_eq!(more(|rank| rank.kv_bytes), 32 << 20);
+    assert_eq!(more(|rank| rank.activation_bytes), 130 << 20);
+    assert_eq!(plain.state_bytes.0 * 8, 1197 << 20);
+    assert_eq!(drafting.state_bytes.0, 4 * plain.state_bytes.0);
 }
