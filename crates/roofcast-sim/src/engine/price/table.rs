@@ -9,10 +9,13 @@ const PLACES: usize = 1 << 16;
 /// Number of places of a page.
 const PAGE: usize = 1 << 10;
 
+/// Values of consecutive numbers, each computed on first use.
+type Page<T> = Box<[OnceLock<T>]>;
+
 /// Values by number, computed on first use; clones share them.
 #[derive(Debug, Clone)]
 pub(in crate::engine) struct Table<T> {
-    pages: Arc<[OnceLock<Box<[OnceLock<T>]>>]>,
+    pages: Arc<[OnceLock<Page<T>>]>,
 }
 
 impl<T> Default for Table<T> {
