@@ -67,6 +67,12 @@ pub(super) fn of(
     caveats.extend(short(given, tally));
     caveats.extend(off(given, tally));
     caveats.extend(cached(given, tally, server));
+    if let Some(fallen) = server.map(ServerMetrics::fallen).filter(|fallen| *fallen > 0) {
+        caveats.push(Caveat::note(format!(
+            "{fallen} of the server's counters fell during the run: they began anew, as after a restart, or one server did \
+             not answer; their increase and shares from counters are not known"
+        )));
+    }
     if tally.uncounted > 0 {
         caveats.push(Caveat::note(format!(
             "the server did not count the tokens of {} answers: counted as the requested number where an answer ended by length, \

@@ -59,9 +59,16 @@ impl ClassReport {
         }
     }
 
-    /// Fraction of the requests that met every bound; `None` if the class has none.
+    /// Fraction of the requests that met every bound; `None` if the class has no bound or no request.
     pub(crate) fn goodput(&self) -> Option<f64> {
-        self.good.map(|good| good as f64 / self.requests.max(1) as f64)
+        self.good.filter(|_| self.requests > 0).map(|good| good as f64 / self.requests as f64)
+    }
+
+    /// A note on a class without a request, whose SLO is not judged.
+    pub(super) fn unseen(&self) -> Option<String> {
+        (self.requests == 0).then(|| {
+            format!("class {} had no request: its SLO is not judged; accepted: more requests", self.name)
+        })
     }
 }
 
@@ -105,5 +112,8 @@ mod tests {
         assert_eq!((batch.requests, batch.good, batch.summary.ttft.mean), (1, None, 500.0));
         assert_eq!((chat.meets(), batch.meets()), (false, true));
         assert!((chat.goodput().unwrap() - 2.0 / 3.0).abs() < 1e-12 && batch.goodput().is_none());
+        let rare = ClassReport { requests: 0, good: Some(0), ..chat.clone() };
+        assert_eq!((rare.goodput(), chat.unseen()), (None, None));
+        assert!(rare.unseen().unwrap().contains("class chat had no request"));
     }
 }

@@ -209,6 +209,7 @@ impl Report {
             let list = if caveat.invalidates { &mut report.invalid_because } else { &mut report.warnings };
             list.push(caveat.text);
         }
+        report.warnings.extend(report.classes.iter().filter_map(ClassReport::unseen));
         report.warnings.extend(slices::remarks(counting));
         if tally.retried > 0 {
             report.warnings.push(format!(

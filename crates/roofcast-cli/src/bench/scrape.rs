@@ -35,8 +35,8 @@ pub(crate) struct ServerMetrics {
     pub(crate) samples: u64,
     /// Gauges by name.
     pub(crate) gauges: BTreeMap<String, Level>,
-    /// Growth of each counter over the run, by name.
-    pub(crate) counters: BTreeMap<String, f64>,
+    /// Growth of each counter over the run, by name; null for a counter that fell, as one of a restarted server.
+    pub(crate) counters: BTreeMap<String, Option<f64>>,
     /// Drafts of speculative decoding, by the counters; null without any.
     pub(crate) drafts: Option<Drafts>,
     /// KV cache that came from elsewhere, by the counters; null without any.
@@ -52,10 +52,21 @@ const CACHES: [(&str, &str); 2] = [
 impl ServerMetrics {
     /// Fraction of prompt tokens that the server took from its prefix cache; `None` if no counter shows it.
     pub(super) fn cached_share(&self) -> Option<f64> {
-        let grown = |name| self.counters.get(name).copied();
+        let counters = self.grown()?;
+        let grown = |name| counters.get(name).copied();
         let (all, had) =
             CACHES.iter().find_map(|(all, had)| Some((grown(*all).filter(|n| *n > 0.0)?, grown(*had)?)))?;
         Some(had / all)
+    }
+
+    /// Number of counters that fell during the run.
+    pub(super) fn fallen(&self) -> usize {
+        self.counters.values().filter(|grown| grown.is_none()).count()
+    }
+
+    /// Growth of all counters; `None` if one fell, because shares of two counters that began anew are of no run.
+    fn grown(&self) -> Option<BTreeMap<String, f64>> {
+        self.counters.iter().map(|(name, grown)| Some((name.clone(), (*grown)?))).collect()
     }
 }
 
@@ -73,7 +84,8 @@ pub(crate) struct Level {
 #[derive(Debug, Default)]
 struct Samples {
     metrics: ServerMetrics,
-    first: BTreeMap<String, f64>,
+    /// First and last value of each counter.
+    ends: BTreeMap<String, [f64; 2]>,
 }
 
 /// A scraping in progress.
@@ -104,8 +116,9 @@ impl Scrape {
         once(&self.servers, &self.samples).await;
         let metrics =
             std::mem::take(&mut self.samples.lock().unwrap_or_else(PoisonError::into_inner).metrics);
-        let drafts = Drafts::of(&metrics.counters);
-        let transfers = Transfers::of(&metrics.counters);
+        let counters = metrics.grown().unwrap_or_default();
+        let drafts = Drafts::of(&counters);
+        let transfers = Transfers::of(&counters);
         ServerMetrics { drafts, transfers, ..metrics }
     }
 }
@@ -165,8 +178,12 @@ impl Samples {
             level.max = level.max.max(value);
         }
         for (name, value) in counters.into_iter().take(MOST_NAMES) {
-            let first = *self.first.entry(name.clone().into_owned()).or_insert(value);
-            self.metrics.counters.insert(name.into_owned(), value - first);
+            let name = name.into_owned();
+            let [first, last] = self.ends.entry(name.clone()).or_insert([value; 2]);
+            let fell = value < *last;
+            *last = value;
+            let growth = self.metrics.counters.entry(name).or_insert(Some(0.0));
+            *growth = growth.filter(|_| !fell).map(|_| value - *first);
         }
     }
 }
@@ -217,7 +234,21 @@ mod tests {
             metrics.gauges,
             [("vllm:num_requests_running".to_owned(), Level { mean: 5.0, max: 6.0 })].into()
         );
-        assert_eq!(metrics.counters, [("vllm:prompt_tokens_total".to_owned(), 31.0)].into());
+        assert_eq!(metrics.counters, [("vllm:prompt_tokens_total".to_owned(), Some(31.0))].into());
+    }
+
+    /// A counter that falls from 100 to 5 began anew: it has no growth, also where it rises above its first value later.
+    #[test]
+    fn a_counter_that_fell_has_no_growth() {
+        let mut samples = Samples::default();
+        for value in ["69.0", "100", "5", "200"] {
+            samples.add(&TEXT.replace("69.0", value));
+        }
+        let metrics = samples.metrics;
+        assert_eq!((metrics.counters["vllm:prompt_tokens_total"], metrics.fallen()), (None, 1));
+        let [queries, hits] = [CACHES[0].0, CACHES[0].1];
+        let counters = [(queries.to_owned(), Some(200.0)), (hits.to_owned(), None)].into();
+        assert_eq!(ServerMetrics { counters, ..metrics }.cached_share(), None);
     }
 
     /// Values of a position and of a source are kept beside their sum, and the sum and number of a histogram of transfers.
@@ -238,7 +269,7 @@ mod tests {
         );
         samples.add(text);
         let grown: Vec<(&str, f64)> =
-            samples.metrics.counters.iter().map(|(name, grown)| (name.as_str(), *grown)).collect();
+            samples.metrics.counters.iter().map(|(name, grown)| (name.as_str(), grown.unwrap())).collect();
         let by_position = "vllm:spec_decode_num_accepted_tokens_per_pos_total";
         let expected = [
             ("vllm:nixl_xfer_time_seconds_count".to_owned(), 4.0),
@@ -253,7 +284,7 @@ mod tests {
     #[test]
     fn hits_of_a_prefix_cache_are_a_share() {
         let counters = |names: [&str; 2], grown: [f64; 2]| ServerMetrics {
-            counters: names.into_iter().map(str::to_owned).zip(grown).collect(),
+            counters: names.into_iter().map(str::to_owned).zip(grown.map(Some)).collect(),
             ..ServerMetrics::default()
         };
         let [vllm, sglang] = CACHES.map(|(all, had)| [all, had]);

@@ -577,6 +577,9 @@ class ClassBound(Part):
     name: str
     """Name of the class."""
 
+    requests: int
+    """Number of requests of the class; without any, its bounds are not judged and their values are 0."""
+
     metric: str
     """Name of the metric, as in ``TTFT``."""
 

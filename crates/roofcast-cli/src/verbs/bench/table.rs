@@ -264,9 +264,10 @@ fn metrics(server: &ServerMetrics) -> String {
     let gauges = server.gauges.iter().filter(|(_, level)| level.max > 0.0);
     let gauges =
         gauges.map(|(name, l)| [name.clone(), significant(l.mean), significant(l.max), String::new()]);
-    let counters = server.counters.iter().filter(|(_, grown)| **grown > 0.0);
+    let counters = server.counters.iter().filter(|(_, grown)| grown.is_none_or(|grown| grown > 0.0));
+    let increase = |grown: &Option<f64>| grown.map_or("–".to_owned(), significant);
     let counters =
-        counters.map(|(name, grown)| [name.clone(), String::new(), String::new(), significant(*grown)]);
+        counters.map(|(name, grown)| [name.clone(), String::new(), String::new(), increase(grown)]);
     let rows: Vec<_> = gauges.chain(counters).map(Vec::from).collect();
     let drafts = server.drafts.as_ref().map(|drafts| ("drafts", drafts.words()));
     let transfers = server.transfers.as_ref().map(|transfers| ("KV cache", transfers.words()));

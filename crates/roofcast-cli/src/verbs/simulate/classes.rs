@@ -13,7 +13,8 @@ pub(super) fn people(s: &Simulation) -> String {
     let shown = [0, 1].map(|which| s.classes.iter().any(|class| counts_of(class)[which] > 0));
     let row = |class: &ClassResults| {
         let summary = &class.summary;
-        let good = class.good.map(|good| percent(good as f64 / class.requests.max(1) as f64));
+        let good = class.good.filter(|_| class.requests > 0);
+        let good = good.map(|good| percent(good as f64 / class.requests as f64));
         let shown_figure = |s: &Statistics, figure: fn(&Statistics) -> f64| {
             s.figure(figure).map_or("–".to_owned(), significant)
         };
@@ -32,5 +33,14 @@ pub(super) fn people(s: &Simulation) -> String {
     let counts = ["class", "requests"].into_iter().chain(unserved.map(|(name, _)| name));
     let figures = ["good", "TTFT p50", "p99", "TPOT p50", "p99", "E2EL p50", "p99", "cost", "$/1,000"];
     let header: Vec<&str> = counts.chain(figures).collect();
-    if rows.is_empty() { String::new() } else { table::table(&header, &rows, 1) }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let unseen = s.classes.iter().filter(|class| class.requests == 0).map(|class| unseen(&class.name));
+    table::table(&header, &rows, 1) + &unseen.collect::<String>()
+}
+
+/// A note on a class without a request.
+pub(super) fn unseen(name: &str) -> String {
+    table::line(&format!("NOTE: class {name} had no request: its SLO is not judged; accepted: more requests"))
 }

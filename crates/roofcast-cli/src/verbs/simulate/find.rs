@@ -3,6 +3,7 @@
 //! Knows: each value is judged as a plan judges a deployment, by a run long enough for a verdict. The library chooses
 //! the values to try.
 
+use super::classes::unseen;
 use super::{about, source};
 use crate::args::SimulateArgs;
 use crate::input::scenario::Source;
@@ -21,6 +22,7 @@ use roofcast::spec::{CostKind, Slo, number};
 use roofcast::summary::RunSummary;
 use roofcast::{Error, Forecaster, Spec};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use toml::Value;
 
@@ -108,6 +110,8 @@ struct Tried {
 struct ClassBound {
     /// Name of the class.
     name: String,
+    /// Number of requests of the class; without any, its bounds are not judged and their values are 0.
+    requests: u64,
     #[serde(flatten)]
     bound: Bounded,
 }
@@ -199,8 +203,9 @@ pub(super) fn run(args: &SimulateArgs, asked: &str) -> Result<ExitCode> {
 fn by_class(run: &Simulation) -> Vec<ClassBound> {
     let bounds_of = |class: &ClassResults| {
         let name = class.name.clone();
+        let requests = class.requests;
         let bounds = against(&class.summary, &class.slo).into_iter();
-        bounds.map(move |bound| ClassBound { name: name.clone(), bound })
+        bounds.map(move |bound| ClassBound { name: name.clone(), requests, bound })
     };
     run.classes.iter().flat_map(bounds_of).collect()
 }
@@ -360,12 +365,19 @@ fn people(search: &Search, spec: &Spec, answer: &Answer) -> String {
     let row = |tried: &Tried| {
         let mut row =
             vec![search.shown(tried.value), if tried.meets_slo { "met" } else { "missed" }.to_owned()];
-        let classes = tried.classes.iter().map(|class| &class.bound);
-        row.extend(tried.bounds.iter().chain(classes).map(|bound| significant(bound.ms)));
+        row.extend(tried.bounds.iter().map(|bound| significant(bound.ms)));
+        let value = |class: &ClassBound| {
+            if class.requests > 0 { significant(class.bound.ms) } else { "–".to_owned() }
+        };
+        row.extend(tried.classes.iter().map(value));
         row.resize(header.len(), "–".to_owned());
         row
     };
     text += &table::table(&header, &answer.points.iter().map(row).collect::<Vec<_>>(), 2);
+    let classes = answer.points.iter().flat_map(|tried| &tried.classes);
+    let names: BTreeSet<&str> =
+        classes.filter(|class| class.requests == 0).map(|class| class.name.as_str()).collect();
+    text.extend(names.into_iter().map(unseen));
     text += &table::line(&sentence(search, answer));
     if let Some(interval) = &answer.interval {
         text += &table::line(&spread(search, interval));
