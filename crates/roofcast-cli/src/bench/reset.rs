@@ -19,23 +19,23 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Empties the cache of every server; the error names the server that does not.
 pub(super) async fn reset(servers: &Servers) -> Result<()> {
     for client in servers.all() {
-        let mut told = Vec::new();
+        let mut refusals = Vec::new();
         for path in PATHS {
             match tokio::time::timeout(PATIENCE, ask(client, path)).await {
                 Ok(Ok(())) => {
-                    told.clear();
+                    refusals.clear();
                     break;
                 }
-                Ok(Err(why)) => told.push(format!("{path}: {why}")),
-                Err(_) => told.push(format!("{path}: no answer")),
+                Ok(Err(why)) => refusals.push(format!("{path}: {why}")),
+                Err(_) => refusals.push(format!("{path}: no answer")),
             }
         }
-        if !told.is_empty() {
+        if !refusals.is_empty() {
             bail!(
                 "arguments: `--reset-cache` is not answered by {} ({}); accepted: vLLM with VLLM_SERVER_DEV_MODE=1, SGLang, or \
                  the flag omitted",
                 client.url(),
-                told.join("; ")
+                refusals.join("; ")
             );
         }
     }
