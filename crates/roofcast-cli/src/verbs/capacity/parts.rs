@@ -41,8 +41,8 @@ pub(super) fn of_ranks(deployment: &Deployment, c: &Capacity) -> String {
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
 }
 
-/// Text on the bytes by which the weights on an accelerator with all of them, without a drafter's, differ from the model's;
-/// empty if they do not or are divided.
+/// Text on the bytes by which the weights on an accelerator with all layers, without a drafter, differ from those of the model;
+/// empty if the bytes are equal or divided.
 pub(super) fn held_elsewhere(deployment: &Deployment, c: &Capacity) -> String {
     let [rank] = c.ranks.as_slice() else { return String::new() };
     let p = deployment.parallelism;
@@ -63,7 +63,7 @@ pub(super) fn held_elsewhere(deployment: &Deployment, c: &Capacity) -> String {
     }
 }
 
-/// A batch that is larger than the largest.
+/// Text for a batch above the largest that fits.
 pub(super) fn crowded(question: &CapacityQuestion, short_by_bytes: Bytes) -> String {
     let batch = format!("{} of {} tokens", grouped(question.batch), grouped(question.context));
     match short_by_bytes {
@@ -81,7 +81,7 @@ pub(super) fn topology(s: &SmallestTopology) -> String {
     format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
 }
 
-/// What makes the weights of one accelerator `excess` larger than the model's.
+/// Reason why the weights of one accelerator are `excess` bytes larger than those of the model.
 fn causes(deployment: &Deployment, excess: Bytes) -> Vec<&'static str> {
     let tower = deployment.tower_bytes();
     let copies = deployment.absorbed_bytes();
