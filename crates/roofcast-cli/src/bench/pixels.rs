@@ -45,14 +45,12 @@ pub(super) fn urls(images: &Images, mut draw: impl FnMut() -> u64) -> Vec<String
 /// A PNG file of one bit a pixel (ISO/IEC 15948).
 fn png([width, height]: [u32; 2], draw: &mut impl FnMut() -> u64) -> Vec<u8> {
     let row = width.div_ceil(8) as usize;
-    let mut pixels = Vec::with_capacity((row + 1) * height as usize);
-    for _ in 0..height {
-        // Each row begins with its filter: none.
-        pixels.push(0);
-        let end = pixels.len() + row;
-        while pixels.len() < end {
+    // Each row begins with its filter: none.
+    let mut pixels = vec![0; (row + 1) * height as usize];
+    for line in pixels.chunks_exact_mut(row + 1) {
+        for part in line[1..].chunks_mut(8) {
             let bytes = draw().to_le_bytes();
-            pixels.extend_from_slice(&bytes[..bytes.len().min(end - pixels.len())]);
+            part.copy_from_slice(&bytes[..part.len()]);
         }
     }
     // Bit depth 1, grey, and the only methods of compression, filters and interlacing that are meant here.

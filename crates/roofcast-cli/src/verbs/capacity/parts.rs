@@ -41,8 +41,8 @@ pub(super) fn of_ranks(deployment: &Deployment, c: &Capacity) -> String {
     table::table(&header, &c.ranks.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 1)
 }
 
-/// Text on the bytes by which the weights on an accelerator with all layers, without a drafter, differ from those of the model;
-/// empty if the bytes are equal or divided.
+/// Text on the difference between the bytes of weights on an accelerator with all layers and the bytes of the model, without a
+/// drafter; empty if the bytes are equal or divided.
 pub(super) fn held_elsewhere(deployment: &Deployment, c: &Capacity) -> String {
     let [rank] = c.ranks.as_slice() else { return String::new() };
     let p = deployment.parallelism;
@@ -81,7 +81,7 @@ pub(super) fn topology(s: &SmallestTopology) -> String {
     format!("{}{shape}, tp {}, pp {}; decode is {bound}-bound", s.count, s.tp, s.pp)
 }
 
-/// Reason why the weights of one accelerator are `excess` bytes larger than those of the model.
+/// Reason why an accelerator holds `excess` bytes of weights more than the model has.
 fn causes(deployment: &Deployment, excess: Bytes) -> Vec<&'static str> {
     let tower = deployment.tower_bytes();
     let copies = deployment.absorbed_bytes();
