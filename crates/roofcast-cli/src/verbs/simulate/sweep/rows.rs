@@ -26,7 +26,7 @@ pub(super) fn people(dimensions: &[Dimension], runs: &[Run]) -> String {
         table::line(&format!("Overload at {at}: the queue grows for as long as requests come."))
     };
     // Columns to drop are found by name, because goodput is not always present.
-    let spare = ["J/token", "preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99"];
+    let spare = ["J/token", "preempted", "empty", "E2EL p50", "KV held", "running", "ITL p99", "E2EL p99"];
     let spare: Vec<usize> =
         spare.iter().filter_map(|name| header.iter().position(|column| column == name)).collect();
     let text = table::fitted(&header, &rows, keys.len(), &spare);
