@@ -221,7 +221,7 @@ pub(crate) struct CapacityArgs {
     /// Tokens of each sequence [default: 4096, or the model's maximum].
     #[arg(long, value_parser = positive())]
     pub(crate) context: Option<u64>,
-    /// Sequences that the fewest accelerators must hold.
+    /// Sequences that must fit.
     #[arg(long, default_value_t = 1, value_parser = positive())]
     pub(crate) batch: u64,
     /// Over-subscription of the KV cache: 2 serves twice the users that fit at full context.

@@ -52,7 +52,7 @@ pub(super) enum Latency {
 }
 
 impl NetworkLatency {
-    /// Returns the latency; `stop` ends a measurement, and `tell` hears of a long one.
+    /// Returns the latency; `stop` ends the measurement, and `tell` is called if it is long.
     pub(super) async fn of(self, servers: &Servers, stop: &mut Stop, tell: &mut impl FnMut(Told)) -> Latency {
         let NetworkLatency::Given(ms) = self else { return measured(servers, stop, tell).await };
         Latency::Known(Picoseconds::from_seconds(ms / 1e3))

@@ -118,15 +118,19 @@ impl Band {
 
     /// Band of a deployment of whose steps `part` has the widths `wide`, and the rest those of `self`.
     pub(crate) fn mixed(&self, wide: &Band, part: f64) -> Band {
-        let widths = |load| self.widths(load).mixed(wide.widths(load), part);
+        Band::of_loads(wide.evidence, |load| self.widths(load).mixed(wide.widths(load), part))
+    }
+
+    /// Band with the widths that `of` has for each class of loads.
+    pub fn of_loads(evidence: Evidence, of: impl Fn(Load) -> Widths) -> Band {
         Band {
-            evidence: wide.evidence,
-            step: widths(Load::Step),
-            prompt: widths(Load::Prompt),
-            closed_loop: widths(Load::ClosedLoop),
-            at_once: widths(Load::AtOnce),
-            open_loop: widths(Load::OpenLoop),
-            disaggregated: widths(Load::Disaggregated),
+            evidence,
+            step: of(Load::Step),
+            prompt: of(Load::Prompt),
+            closed_loop: of(Load::ClosedLoop),
+            at_once: of(Load::AtOnce),
+            open_loop: of(Load::OpenLoop),
+            disaggregated: of(Load::Disaggregated),
         }
     }
 
@@ -173,7 +177,7 @@ impl Evidence {
 mod tests {
     use super::*;
 
-    /// A quarter of a step has the width 2 and the rest 1.2: 1.2 + 0.8 / 4 = 1.4; nothing and all of it have either width.
+    /// A quarter of a step has the width 2 and the rest 1.2: 1.2 + 0.8 / 4 = 1.4; no step and a whole step have the widths 1.2 and 2.
     #[test]
     fn a_width_is_weighed_by_the_part_of_a_step() {
         let widths = |width: f64| Widths { ttft: width, tpot: width, e2e: width, throughput: width };

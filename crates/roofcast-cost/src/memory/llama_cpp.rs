@@ -212,8 +212,8 @@ fn state(mixer: &Mixer, parts: u64) -> Bytes {
     Bytes(u64::try_from(mixer.state_bytes().div_ceil(u128::from(parts.max(1)))).unwrap_or(u64::MAX))
 }
 
-/// Bytes of the compute buffers on one device, with those of a draft model or of layers that draft, which have contexts of
-/// their own.
+/// Bytes of the compute buffers on one device: of the model, and of a draft model or drafting layers, which llama.cpp runs in a
+/// separate context.
 fn buffers(deployment: &Deployment, stage: usize, slots: &Slots, n_ctx: u64) -> Bytes {
     let draft = deployment.draft.as_ref().map_or(Bytes::ZERO, |draft| buffer(draft, slots, n_ctx, STREAMS));
     let ahead = deployment.stages[stage].ahead.as_ref();

@@ -34,19 +34,10 @@ pub(super) fn of(residuals: &[Residual]) -> Vec<Band> {
     };
     let loads = Load::ALL.map(of_load);
     let band = |(depth, evidence): (usize, &Evidence)| {
-        let widths = |load: Load| {
+        Band::of_loads(*evidence, |load| {
             let [ttft, tpot, e2e, throughput] = loads[load as usize].map(|by_depth| by_depth[depth]);
             Widths { ttft, tpot, e2e, throughput }
-        };
-        Band {
-            evidence: *evidence,
-            step: widths(Load::Step),
-            prompt: widths(Load::Prompt),
-            closed_loop: widths(Load::ClosedLoop),
-            at_once: widths(Load::AtOnce),
-            open_loop: widths(Load::OpenLoop),
-            disaggregated: widths(Load::Disaggregated),
-        }
+        })
     };
     Evidence::ALL.iter().enumerate().map(band).collect()
 }

@@ -4,10 +4,9 @@
 //! prompt.
 
 use super::Reply;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-
-/// The letters of base64 (RFC 4648).
-const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 impl Reply {
     /// The body of the response.
@@ -21,7 +20,10 @@ impl Reply {
             .map(|(index, prompt)| {
                 let numbers = vector(prompt, count);
                 let embedding = match self.ask.vectors.base64 {
-                    true => json!(base64(&numbers.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())),
+                    true => json!(
+                        BASE64_STANDARD
+                            .encode(numbers.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>())
+                    ),
                     false => json!(numbers),
                 };
                 json!({"index": index, "object": "embedding", "embedding": embedding})
@@ -51,38 +53,9 @@ fn vector(prompt: &[u32], count: usize) -> Vec<f32> {
     numbers
 }
 
-fn base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * place)) as usize & 63];
-            text.push(if place > three.len() { '=' } else { letter.into() });
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Test vectors of RFC 4648, section 10.
-    #[test]
-    fn base64_as_the_rfc_has_it() {
-        for (bytes, text) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            assert_eq!(base64(bytes.as_bytes()), text);
-        }
-    }
 
     #[test]
     fn vectors_have_length_one_and_tell_prompts_apart() {

@@ -486,7 +486,7 @@ class CapacityFlags(DeploymentFlags, total=False):
     context: Word | None
     """Tokens of each sequence [default: 4096, or the model's maximum]"""
     batch: Word | None
-    """Sequences that the fewest accelerators must hold"""
+    """Sequences that must fit"""
     oversubscription: Word | None
     """Over-subscription of the KV cache: 2 serves twice the users that fit at full context"""
     users: Word | None

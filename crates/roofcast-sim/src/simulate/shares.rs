@@ -57,10 +57,10 @@ impl TimeShares {
         shares.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("memory", |(name, _)| name)
     }
 
-    /// Flag of the engine of `deployment` that lifts the bottleneck; `None` if no flag does.
+    /// Flag of the engine of `deployment` that lifts the bottleneck of a mean step: of the steps that wait for the server, its
+    /// messages take `server_s` and the device `overlapped_s`. `None` if no flag does.
     pub(super) fn lifted_by(&self, deployment: &Deployment) -> Option<String> {
         let server = self.bound() == "server";
-        // Steps of the server's with their device alone.
         server.then(|| deployment.lifts_server(self.server_s / self.overlapped_s.max(1e-12))).flatten()
     }
 

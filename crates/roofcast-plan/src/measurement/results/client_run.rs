@@ -129,7 +129,7 @@ impl ClientRun {
         self.settings += &format!("{key}={value}");
     }
 
-    /// Lengths of prompts and answers, with what the caller adds to the file.
+    /// Lengths of prompts and answers, of the file or else of `subject`.
     fn lengths(&self, place: &str, subject: &Subject) -> Result<[Option<Lengths>; 2]> {
         let mut lengths = [self.input.or(subject.input_len), self.output.or(subject.output_len)];
         let Some(tokens) = self.request_tokens else { return Ok(lengths) };
